@@ -1,0 +1,2 @@
+//! The `stokehold` binary.
+fn main() {}
