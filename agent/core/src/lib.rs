@@ -5,6 +5,7 @@
 //! followed step by step on a disk are async functions over [`port::Disk`]; they need no runtime to be polled.
 
 pub mod checksum;
+pub mod desired;
 pub mod file_op;
 pub mod layout;
 pub mod listing;
