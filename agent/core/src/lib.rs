@@ -4,15 +4,28 @@
 //! I/O, clocks, randomness, an async runtime, and every type whose iteration order is not stable. Protocols that must be
 //! followed step by step on a disk are async functions over [`port::Disk`]; they need no runtime to be polled.
 
+pub mod attempt;
+pub mod api;
 pub mod checksum;
+pub mod creation;
 pub mod desired;
+pub mod eviction;
 pub mod file_op;
+pub mod hold;
+pub mod journal;
 pub mod layout;
 pub mod listing;
 pub mod name;
+pub mod observed;
 pub mod path;
+pub mod policy;
 pub mod port;
+pub mod publishing;
 pub mod quantity;
+pub mod record;
 pub mod seen;
 pub mod source;
+pub mod staging;
+pub mod survey;
 pub mod time;
+pub mod verification;

@@ -40,6 +40,26 @@ impl WallTime {
     }
 }
 
+impl fmt::Display for WallTime {
+    /// As `2026-12-01T10:00:00Z`. Days to a date by the rule of the Gregorian calendar, counted from 1 March so that the leap day
+    /// ends the year.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DAYS_PER_400_YEARS: u64 = 146_097;
+        /// Days from 0000-03-01 to 1970-01-01.
+        const EPOCH: u64 = 719_468;
+        let (days, seconds) = (self.0 / 86_400 + EPOCH, self.0 % 86_400);
+        let (era, day) = (days / DAYS_PER_400_YEARS, days % DAYS_PER_400_YEARS);
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let from_march = (5 * day + 2) / 153;
+        let date = day - (153 * from_march + 2) / 5 + 1;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let year = era * 400 + year + u64::from(month <= 2);
+        let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+        write!(out, "{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+}
+
 /// Identity of one boot of the machine, as the kernel gives it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -141,6 +161,19 @@ impl JsonSchema for Period {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wall_time_reads_as_a_date() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_210_096, "2024-02-29T12:34:56Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(WallTime(seconds).to_string(), text);
+        }
+    }
 
     #[test]
     fn periods_are_read_and_written_alike() {
