@@ -64,3 +64,8 @@ fn every_path_in_a_document_exists() {
 fn every_promise_stands_in_its_document_with_its_tests() {
     holds(|tree| document::promises(tree, "docs/SEMANTICS.md"));
 }
+
+#[test]
+fn holds_in_the_document_equal_the_table_in_core() {
+    holds(|tree| document::table_equals(tree, "docs/HOLDS.md", stokehold_core::hold::REASONS));
+}
