@@ -68,7 +68,10 @@ impl Tree {
 
     /// Files whose name ends so, with their text, in order of path.
     pub fn ending(&self, end: &str) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().filter(move |(path, _)| path.ends_with(end)).map(|(path, text)| (path.as_str(), text.as_str()))
+        self.files
+            .iter()
+            .filter(move |(path, _)| path.ends_with(end))
+            .map(|(path, text)| (path.as_str(), text.as_str()))
     }
 }
 
