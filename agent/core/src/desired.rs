@@ -15,6 +15,12 @@ use crate::name::CacheId;
 use crate::quantity::Bytes;
 use crate::source::Source;
 
+mod accept;
+
+pub use accept::{
+    CHECK_INTERVAL_MAX, CHECK_INTERVAL_MIN, Offered, RETAIN_AFTER_DELETE_MAX, Unreadable, accept, desired, id_of,
+};
+
 /// All that is asked of this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Desired {
@@ -123,3 +129,6 @@ impl DesiredWeights {
         hex::encode(&hash.finalize()[..8])
     }
 }
+
+#[cfg(test)]
+mod tests;
