@@ -52,3 +52,42 @@ fn parse(all: &[u8]) -> Option<Answer> {
     let status = head.split(' ').nth(1)?.parse().ok()?;
     Some(Answer { status, body: String::from_utf8_lossy(&all[end + 4..]).into_owned() })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixListener, thread};
+
+    use super::*;
+    use crate::lab::fault_s3::FaultS3;
+
+    #[test]
+    fn an_answer_over_tcp_has_status_and_body() {
+        let server = FaultS3::start().expect("it starts");
+        let answer = get(server.address(), "/bucket/key").expect("an answer");
+        assert_eq!(answer.status, 404);
+        assert!(answer.body.contains("<Code>NoSuchBucket</Code>"));
+    }
+
+    #[test]
+    fn an_answer_over_a_unix_socket_is_read_to_its_end() {
+        let folder = tempfile::tempdir().expect("folder");
+        let socket = folder.path().join("s");
+        let listener = UnixListener::bind(&socket).expect("bound");
+        let served = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut asked = [0; 64];
+            let count = stream.read(&mut asked).expect("a request");
+            stream.write_all(b"HTTP/1.0 200 OK\r\nA: b\r\n\r\n{}").expect("answered");
+            asked[..count].starts_with(b"GET /v1/status HTTP/1.0\r\n")
+        });
+        let answer = get_unix(&socket, "/v1/status").expect("an answer");
+        assert_eq!(answer, Answer { status: 200, body: "{}".to_owned() });
+        assert!(served.join().expect("served"));
+    }
+
+    #[test]
+    fn what_is_not_http_is_an_error() {
+        assert_eq!(parse(b"nonsense"), None);
+        assert_eq!(parse(b"HTTP/1.1 many\r\n\r\n"), None);
+    }
+}

