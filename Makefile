@@ -43,7 +43,7 @@ clippy: ## all lints on all targets, warnings are errors
 .PHONY: unit
 unit: ## cargo test, with the number of tests run
 	@mkdir -p target
-	@status=0; cargo test --workspace --locked --no-fail-fast 2>&1 | tee $(TEST_LOG) || status=$$?; \
+	@status=0; rm -f $(TEST_LOG); cargo test --workspace --locked --no-fail-fast 2>&1 | tee $(TEST_LOG) || status=$$?; \
 	$(FIGURE); exit $$status
 
 .PHONY: deny
@@ -70,15 +70,15 @@ docs: ## rustdoc of every room, warnings are errors
 
 .PHONY: test
 test: ## all that this machine can run: fmt, clippy, tests, deny, docs
-	@started=$$(date +%s); \
+	@started=$$(date +%s); failed=""; \
 	for step in fmt clippy unit deny docs; do \
 		echo "== $$step"; \
 		begun=$$(date +%s); \
-		$(MAKE) --no-print-directory $$step; \
-		echo "== $$step: passed in $$(($$(date +%s) - begun)) s"; \
+		if $(MAKE) --no-print-directory $$step; then verdict=passed; else verdict=FAILED; failed="$$failed $$step"; fi; \
+		echo "== $$step: $$verdict in $$(($$(date +%s) - begun)) s"; \
 	done; \
-	echo "== all steps passed in $$(($$(date +%s) - started)) s"; \
-	$(FIGURE)
+	echo "== all steps in $$(($$(date +%s) - started)) s; failed:$${failed:- none}"; \
+	$(FIGURE) && [ -z "$$failed" ]
 
 .PHONY: demo
 demo: ## stage a made model, kill and resume the agent, show it ready (no root, no cluster; needs python3 with pip)
