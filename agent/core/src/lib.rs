@@ -28,4 +28,5 @@ pub mod source;
 pub mod staging;
 pub mod survey;
 pub mod time;
+pub mod transfer;
 pub mod verification;
