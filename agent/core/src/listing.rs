@@ -175,6 +175,13 @@ impl ListingBuilder {
         Ok(())
     }
 
+    /// Whether a file of this key would be kept, so that an origin complains only of what matters. A key that cannot become a
+    /// path is: [`push`](Self::push) then says what is wrong with it.
+    #[must_use]
+    pub fn wants(&self, key: &str) -> bool {
+        ArtifactPath::try_from(key).map_or(true, |path| self.filter.wants(&path))
+    }
+
     /// The listing, sorted and checked as a tree.
     ///
     /// # Errors
