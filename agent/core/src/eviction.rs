@@ -54,13 +54,15 @@ pub async fn evict<D: Disk>(
     random: u64,
 ) -> Result<(), EvictError> {
     let places = layout.snapshot(id);
+    // What nothing vouches for is not pointed to again, whoever still uses it.
+    let is_vouched_for = tree.stat(places.manifest.clone()).await.is_ok();
     let was_current = tree.read_link(layout.current()).await.is_ok_and(|target| target == current_target(Some(id)));
     if was_current {
         point_current(tree, layout, None).await?;
     }
     let aside = condemned_tree(id, random);
     if let Err(error) = condemn(tree, &places.published, &aside, FOLDER_MODE).await {
-        if was_current {
+        if was_current && is_vouched_for {
             point_current(tree, layout, Some(id)).await?;
         }
         return Err(error);

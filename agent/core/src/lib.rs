@@ -18,6 +18,7 @@ pub mod listing;
 pub mod name;
 pub mod observed;
 pub mod path;
+pub mod plan;
 pub mod policy;
 pub mod port;
 pub mod publishing;

@@ -153,10 +153,23 @@ pub struct ListingView {
 pub enum JobKey {
     /// Listing the origin of a cache.
     List(CacheId),
-    /// Changing what is on disk for a cache.
-    Disk(CacheId),
+    /// Staging for a cache. Never beside cleaning of the same cache.
+    Stage(CacheId),
+    /// Evicting, discarding, verifying or removing for a cache.
+    Clean(CacheId),
     /// Deleting condemned trees.
-    Condemned,
+    Sweep,
+}
+
+impl JobKey {
+    /// The cache it works for, where it works for one.
+    #[must_use]
+    pub const fn cache(&self) -> Option<&CacheId> {
+        match self {
+            Self::List(cache) | Self::Stage(cache) | Self::Clean(cache) => Some(cache),
+            Self::Sweep => None,
+        }
+    }
 }
 
 /// What a job does.
@@ -183,6 +196,8 @@ pub enum JobKind {
 pub struct JobView {
     /// What it does.
     pub kind: JobKind,
+    /// Whether it has been told to stop.
+    pub is_cancelled: bool,
     /// Bytes that are there.
     pub done: Bytes,
     /// Bytes there will be.

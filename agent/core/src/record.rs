@@ -79,7 +79,7 @@ impl Default for TreeRecord {
 }
 
 /// `deployment.json`: what the agent must know of a cache after a restart.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DeploymentRecord {
     /// [`RECORD_VERSION`].
     pub version: u32,
@@ -103,14 +103,14 @@ pub struct DeploymentRecord {
 }
 
 /// A staging that was begun and has not ended in an orderly way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InHand {
     /// What was being staged.
     pub snapshot: SnapshotId,
-    /// How often it was begun without getting further than before.
+    /// How often it was begun without a byte arriving and without an orderly end.
     pub starts: u32,
-    /// Bytes that were there when it was last begun.
-    pub received: Bytes,
+    /// When it was last begun.
+    pub begun_at: WallTime,
 }
 
 /// `snapshots/<id>.json`: what a published snapshot is made of.

@@ -1,0 +1,210 @@
+//! Who may stage: by priority, within limits, and only against bytes that were observed free.
+//!
+//! What is promised to a cache and not yet on the disk is taken from what is free before anybody else is promised anything. A cache
+//! that cannot be read counts with all that it was promised.
+
+use std::collections::BTreeMap;
+
+use crate::checksum::SnapshotId;
+use crate::hold::Reason;
+use crate::listing::ListingSummary;
+use crate::name::CacheId;
+use crate::observed::{JobKind, RootView};
+use crate::quantity::Bytes;
+use crate::seen::Seen;
+
+use super::{Phase, Planner, Step};
+
+/// What the filesystem itself takes beside the files: 1 % and 16 MiB (ext4 gave 102,392 KiB of 100 MiB).
+const OVERHEAD_PERCENT: u64 = 1;
+const OVERHEAD: Bytes = Bytes(16 << 20);
+/// Inodes for our own files and folders beside those of the snapshot.
+const OVERHEAD_INODES: u64 = 64;
+
+/// A snapshot that should be staged and could be, if there is room.
+pub(super) struct Candidate {
+    pub(super) cache: CacheId,
+    pub(super) priority: i32,
+    pub(super) limit: Option<Bytes>,
+    pub(super) summary: ListingSummary,
+    /// Bytes of all of the cache that are on the disk.
+    pub(super) used: Bytes,
+    /// Bytes of this very snapshot that are allocated already.
+    pub(super) allocated: Bytes,
+}
+
+impl Candidate {
+    fn snapshot(&self) -> SnapshotId {
+        self.summary.snapshot
+    }
+
+    /// Bytes the snapshot takes, with what the filesystem takes beside it.
+    fn needed(&self) -> Bytes {
+        self.summary.blocks + Bytes(self.summary.blocks.0 / 100 * OVERHEAD_PERCENT) + OVERHEAD
+    }
+
+    /// Bytes of the cache beside this snapshot.
+    fn beside(&self) -> Bytes {
+        self.used.less(self.allocated)
+    }
+
+    fn inodes(&self) -> u64 {
+        self.summary.files + self.summary.folders + OVERHEAD_INODES
+    }
+}
+
+impl Planner<'_> {
+    pub(super) fn admit(&mut self, root: &RootView) {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.sort_by(|one, two| two.priority.cmp(&one.priority).then_with(|| one.cache.cmp(&two.cache)));
+        let mut ledger = Ledger::new(self, root);
+        let mut running = self.running_stages();
+        for candidate in &candidates {
+            if let Err(reason) = ledger.fits(candidate, root) {
+                self.hold_weights(&candidate.cache, reason);
+                continue;
+            }
+            let has_promise = ledger.promise(candidate);
+            if running >= self.limits.stages_max {
+                self.hold_weights(&candidate.cache, Reason::WaitingForTurn { ahead: running });
+                continue;
+            }
+            running += 1;
+            if let Some(verdict) = self.verdicts.get_mut(&candidate.cache) {
+                verdict.phase = Phase::Staging;
+            }
+            // Staged once the promise was seen written down.
+            if has_promise {
+                self.steps.push(Step::Stage {
+                    cache: candidate.cache.clone(),
+                    snapshot: candidate.snapshot(),
+                    priority: candidate.priority,
+                    bytes: candidate.summary.bytes,
+                });
+            }
+        }
+        self.steps.extend(ledger.steps(self));
+    }
+
+    fn running_stages(&self) -> u32 {
+        let stages = self.observed.jobs.values().filter(|job| matches!(job.kind, JobKind::Stage(_))).count();
+        u32::try_from(stages).unwrap_or(u32::MAX)
+    }
+}
+
+/// What is promised to whom, and what is left.
+struct Ledger {
+    before: BTreeMap<CacheId, Bytes>,
+    after: BTreeMap<CacheId, Bytes>,
+    used: BTreeMap<CacheId, Bytes>,
+    free: Bytes,
+    free_inodes: u64,
+}
+
+impl Ledger {
+    fn new(planner: &Planner<'_>, root: &RootView) -> Self {
+        let used: BTreeMap<CacheId, Bytes> = planner
+            .observed
+            .caches
+            .iter()
+            .filter_map(|(cache, seen)| match seen {
+                Seen::Present(view) => Some((cache.clone(), view.used)),
+                Seen::Absent | Seen::Unknown(_) => None,
+            })
+            .collect();
+        let outstanding =
+            |cache: &CacheId, promised: Bytes| promised.less(used.get(cache).copied().unwrap_or_default());
+        let promised_ahead: Bytes = root.promised.iter().map(|(cache, promised)| outstanding(cache, *promised)).sum();
+        Self {
+            before: root.promised.clone(),
+            after: root.promised.clone(),
+            free: root.room.available.less(root.headroom).less(promised_ahead),
+            free_inodes: root.room.inodes_available.saturating_sub(root.headroom_inodes),
+            used,
+        }
+    }
+
+    fn used(&self, cache: &CacheId) -> Bytes {
+        self.used.get(cache).copied().unwrap_or_default()
+    }
+
+    /// What this cache was promised and has not taken.
+    fn own(&self, cache: &CacheId) -> Bytes {
+        self.after.get(cache).copied().unwrap_or_default().less(self.used(cache))
+    }
+
+    fn fits(&self, candidate: &Candidate, root: &RootView) -> Result<(), Reason> {
+        let needed = candidate.needed();
+        if let Some(limit) = candidate.limit
+            && candidate.beside() + needed > limit
+        {
+            return Err(Reason::OverLimit { needed, used: candidate.beside(), limit });
+        }
+        let free = self.free + self.own(&candidate.cache);
+        let missing = needed.less(candidate.allocated);
+        if missing > free {
+            return Err(Reason::NoRoom { needed: missing, free });
+        }
+        if root.room.inodes > 0 && candidate.inodes() > self.free_inodes {
+            return Err(Reason::NoInodes { needed: candidate.inodes(), free: self.free_inodes });
+        }
+        Ok(())
+    }
+
+    /// Promises what it needs; whether that was promised already.
+    fn promise(&mut self, candidate: &Candidate) -> bool {
+        let wanted = candidate.beside() + candidate.needed().max(candidate.allocated);
+        let own = self.own(&candidate.cache);
+        let taken = wanted.less(self.used(&candidate.cache)).less(own);
+        self.free = self.free.less(taken);
+        self.free_inodes = self.free_inodes.saturating_sub(candidate.inodes());
+        let had = self.after.get(&candidate.cache).copied().unwrap_or_default();
+        if had < wanted {
+            self.after.insert(candidate.cache.clone(), wanted);
+        }
+        had >= wanted
+    }
+
+    /// Promises that nobody needs any more shrink to what is on the disk, others grow: two steps, in this order.
+    fn steps(mut self, planner: &Planner<'_>) -> Vec<Step> {
+        let stays = |cache: &CacheId| {
+            let seen = planner.observed.caches.get(cache);
+            matches!(seen, Some(Seen::Unknown(_))) || planner.cleaning_or_staging(cache).is_some()
+        };
+        let grown: Vec<CacheId> = self
+            .after
+            .iter()
+            .filter(|(cache, after)| self.before.get(cache) != Some(after))
+            .map(|(cache, _)| cache.clone())
+            .collect();
+        let holds_promise = |cache: &CacheId| {
+            let stages = |step: &Step| matches!(step, Step::Stage { cache: staged, .. } if staged == cache);
+            let waits = |hold: &crate::hold::Hold| {
+                hold.subject.cache() == Some(cache) && matches!(hold.reason, Reason::WaitingForTurn { .. })
+            };
+            planner.steps.iter().any(stages) || planner.holds.iter().any(waits) || grown.contains(cache)
+        };
+        let mut shrunk = self.before.clone();
+        for (cache, promised) in &self.before {
+            let used = self.used(cache);
+            if stays(cache) || holds_promise(cache) || *promised <= used {
+                continue;
+            }
+            if used == Bytes::ZERO {
+                shrunk.remove(cache);
+                self.after.remove(cache);
+            } else {
+                shrunk.insert(cache.clone(), used);
+                self.after.insert(cache.clone(), used);
+            }
+        }
+        let mut steps = Vec::new();
+        if shrunk != self.before {
+            steps.push(Step::ShrinkPromises { promised: shrunk.clone() });
+        }
+        if self.after != shrunk {
+            steps.push(Step::GrowPromises { promised: self.after });
+        }
+        steps
+    }
+}

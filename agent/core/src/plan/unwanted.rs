@@ -1,0 +1,59 @@
+//! What is on disk and nobody asks for: kept for its retention, then given up piece by piece.
+
+use std::time::Duration;
+
+use crate::hold::{Reason, Subject};
+use crate::name::CacheId;
+use crate::observed::{CacheView, JobKey, SnapshotView};
+use crate::record::DeploymentRecord;
+use crate::seen::Seen;
+
+use super::{Planner, Step};
+
+impl Planner<'_> {
+    pub(super) fn unwanted(&mut self, cache: &CacheId, seen: &Seen<CacheView>) {
+        let view = match seen {
+            Seen::Absent => return,
+            Seen::Unknown(why) => return self.hold_weights(cache, Reason::CacheUnknown { why: why.clone() }),
+            Seen::Present(view) => view,
+        };
+        if self.cleaning_or_staging(cache).is_some() {
+            return;
+        }
+        match &view.record {
+            // Not made by us: a kubelet's, or a person's.
+            Seen::Absent => {}
+            Seen::Unknown(why) => self.hold_weights(cache, Reason::CacheUnknown { why: why.clone() }),
+            Seen::Present(record) => self.retire(cache, view, record),
+        }
+    }
+
+    fn retire(&mut self, cache: &CacheId, view: &CacheView, record: &DeploymentRecord) {
+        let Some(since) = record.unwanted_since else {
+            let record = DeploymentRecord { unwanted_since: Some(self.now.wall), ..record.clone() };
+            return self.steps.push(Step::WriteRecord { cache: cache.clone(), record });
+        };
+        let until = since.after(Duration::from_secs(record.retain_after_delete_s));
+        if self.now.wall < until {
+            return self.hold_weights(cache, Reason::Retained { until });
+        }
+        if let Some(attempt) = self.attempts.barring(&JobKey::Clean(cache.clone()), self.now.monotonic) {
+            return self.hold_weights(cache, attempt.last.reason.clone());
+        }
+        if let Some(snapshot) = view.incoming.keys().next() {
+            return self.steps.push(Step::Discard { cache: cache.clone(), snapshot: *snapshot });
+        }
+        let step = view.snapshots.iter().find_map(|(snapshot, view)| match view {
+            SnapshotView::Unknown(why) => Some(Err(Reason::CacheUnknown { why: why.clone() })),
+            SnapshotView::Published(_)
+            | SnapshotView::ManifestOnly
+            | SnapshotView::FolderOnly
+            | SnapshotView::Drifted { .. } => Some(Ok(Step::Evict { cache: cache.clone(), snapshot: *snapshot })),
+        });
+        match step {
+            Some(Ok(step)) => self.steps.push(step),
+            Some(Err(reason)) => self.hold(Subject::Weights(cache.clone()), reason),
+            None => self.steps.push(Step::Remove { cache: cache.clone() }),
+        }
+    }
+}
