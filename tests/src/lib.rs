@@ -1,5 +1,6 @@
 //! What the tests of all rooms run on: real parts and made worlds. In and out: see each module.
 //! Deliberately absent: anything that ships.
 
+pub mod conformance;
 pub mod lab;
 pub mod tidy;
