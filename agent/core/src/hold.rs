@@ -211,6 +211,49 @@ reasons! {
         "nobody asks for it; kept until {until}";
 }
 
+impl Reason {
+    /// Whether this keeps a cache from being ready; else it only says that there is more to know.
+    #[must_use]
+    pub const fn stands_in_the_way(&self) -> bool {
+        !matches!(self, Self::UpdateAvailable { .. } | Self::InUse { .. } | Self::UsersUnknown { .. })
+    }
+
+    /// Bytes that are missing, where that is the reason.
+    #[must_use]
+    pub fn short_by(&self) -> Option<Bytes> {
+        match self {
+            Self::NoRoom { needed, free } => Some(needed.less(*free)),
+            Self::OverLimit { needed, used, limit } => Some((*needed + *used).less(*limit)),
+            Self::NotInThisRelease { .. }
+            | Self::Rejected { .. }
+            | Self::RefusedByPolicy { .. }
+            | Self::RootUnknown { .. }
+            | Self::CacheUnknown { .. }
+            | Self::CurrentIsForeign { .. }
+            | Self::NoInodes { .. }
+            | Self::DiskFull { .. }
+            | Self::DiskError { .. }
+            | Self::OriginUnreachable { .. }
+            | Self::OriginRefused { .. }
+            | Self::OriginMissing { .. }
+            | Self::OriginBroken { .. }
+            | Self::OriginThrottled { .. }
+            | Self::BadListing { .. }
+            | Self::UpdateAvailable { .. }
+            | Self::OriginChanged { .. }
+            | Self::RevisionNotOffered { .. }
+            | Self::ChecksumMismatch { .. }
+            | Self::NoChecksum { .. }
+            | Self::Corrupt { .. }
+            | Self::WaitingForTurn { .. }
+            | Self::Quarantined { .. }
+            | Self::InUse { .. }
+            | Self::UsersUnknown { .. }
+            | Self::Retained { .. } => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

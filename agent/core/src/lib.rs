@@ -4,8 +4,9 @@
 //! I/O, clocks, randomness, an async runtime, and every type whose iteration order is not stable. Protocols that must be
 //! followed step by step on a disk are async functions over [`port::Disk`]; they need no runtime to be polled.
 
-pub mod attempt;
 pub mod api;
+pub mod arbiter;
+pub mod attempt;
 pub mod checksum;
 pub mod creation;
 pub mod desired;
@@ -15,6 +16,7 @@ pub mod hold;
 pub mod journal;
 pub mod layout;
 pub mod listing;
+pub mod metric;
 pub mod name;
 pub mod observed;
 pub mod path;
@@ -24,6 +26,7 @@ pub mod port;
 pub mod publishing;
 pub mod quantity;
 pub mod record;
+pub mod report;
 pub mod seen;
 pub mod source;
 pub mod staging;

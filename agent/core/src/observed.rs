@@ -162,6 +162,17 @@ pub enum JobKey {
 }
 
 impl JobKey {
+    /// Its kind, as metrics label it.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::List(_) => "list",
+            Self::Stage(_) => "stage",
+            Self::Clean(_) => "clean",
+            Self::Sweep => "sweep",
+        }
+    }
+
     /// The cache it works for, where it works for one.
     #[must_use]
     pub const fn cache(&self) -> Option<&CacheId> {

@@ -336,14 +336,6 @@ impl Planner<'_> {
     }
 }
 
-impl Reason {
-    /// Whether this keeps a cache from being ready; else it only says that there is more to know.
-    #[must_use]
-    pub const fn stands_in_the_way(&self) -> bool {
-        !matches!(self, Self::UpdateAvailable { .. } | Self::InUse { .. } | Self::UsersUnknown { .. })
-    }
-}
-
 fn cold() -> Verdict {
     Verdict {
         phase: Phase::Cold,

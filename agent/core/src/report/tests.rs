@@ -1,0 +1,1 @@
+//! Reports are functions of what was seen.
