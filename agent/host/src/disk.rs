@@ -80,4 +80,5 @@ pub(crate) fn open_file(root: &CacheRoot, path: &TreePath, flags: OFlag, mode: u
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests plant files as others would")]
 mod tests;

@@ -108,6 +108,7 @@ fn settle(folder: impl AsFd, aside: &str, name: &str, written: Result<(), Refusa
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests plant files as others would")]
 mod tests {
     use super::*;
 

@@ -141,7 +141,7 @@ impl CacheRoot {
             disk::perform(&root, &FileOp::MakeDir { path, mode })?;
         }
         disk::perform(&root, &FileOp::SyncDir { path: TreePath::root() })?;
-        claim::sweep(&root)?;
+        claim::sweep(&root);
         Ok(root)
     }
 
@@ -258,9 +258,12 @@ fn make_root(path: &Path) -> Result<(), RootError> {
 
 /// Opens a folder that people named; links on the way to it are theirs to use.
 fn open_folder(path: &Path) -> Result<(OwnedFd, PathBuf), RootError> {
-    let failed = |act, source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => RootError::Missing { path: path.to_owned() },
-        _other => RootError::System { act, path: path.to_owned(), source },
+    let failed = |act, source: io::Error| {
+        if source.kind() == io::ErrorKind::NotFound {
+            RootError::Missing { path: path.to_owned() }
+        } else {
+            RootError::System { act, path: path.to_owned(), source }
+        }
     };
     let real = std::fs::canonicalize(path).map_err(|error| failed("find", error))?;
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
@@ -274,4 +277,5 @@ pub(crate) fn stat_of(fd: impl AsFd) -> nix::Result<libc::statx> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests plant files as others would")]
 mod tests;

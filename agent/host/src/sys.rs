@@ -78,3 +78,27 @@ pub(crate) fn since_boot() -> Duration {
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn p05_somebody_who_opens_a_leased_file_waits_and_does_not_end_us() {
+        let file = tempfile::NamedTempFile::new().expect("temporary file");
+        let leased = std::fs::File::open(file.path()).expect("open");
+        let path = file.into_temp_path();
+        take_write_lease(&leased).expect("nobody has it open");
+        let mut reader = Command::new("cat").arg(&path).stdout(Stdio::null()).spawn().expect("cat");
+        // SAFETY: the descriptor is open for the call.
+        let lease = || unsafe { libc::fcntl(leased.as_raw_fd(), libc::F_GETLEASE) };
+        while lease() == libc::F_WRLCK {
+            std::thread::yield_now();
+        }
+        assert_eq!(reader.try_wait().expect("look"), None, "it waits for the lease");
+        drop(leased);
+        assert!(reader.wait().expect("wait").success());
+    }
+}

@@ -178,10 +178,8 @@ impl Found {
     }
 
     fn mounts(&mut self, process: &Process, subject: &Subject<'_>) -> Result<(), Vanished> {
-        if let Some(view) = process.mount_view()? {
-            if !self.namespaces.insert(view) {
-                return Ok(());
-            }
+        if process.mount_view().is_some_and(|view| !self.namespaces.insert(view)) {
+            return Ok(());
         }
         for mount in process.mounts()? {
             for path in shown(&mount, subject) {
@@ -232,4 +230,5 @@ fn shown(mount: &Mount, subject: &Subject<'_>) -> Vec<String> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests plant files as others would")]
 mod tests;

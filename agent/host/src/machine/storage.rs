@@ -86,6 +86,7 @@ fn name(device: &Path) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests plant files as others would")]
 mod tests {
     use std::os::unix::fs::symlink;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use stokehold_core::file_op::{FileFault, FileKind, FileOp};
+use stokehold_core::file_op::{FileFault, FileKind};
 use stokehold_core::layout::{self, TreePath};
 use stokehold_core::name::{CacheName, KubeNamespace};
 
@@ -59,11 +59,12 @@ impl Look<'_> {
 
     fn names(&self, name: &str) -> Result<Vec<(String, FileKind)>, RootError> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-        resolve(self.folder.as_fd(), name, flags, 0).and_then(disk::names).map_err(|errno| match errno {
-            Errno::ELOOP | Errno::ENOTDIR | Errno::EXDEV => {
+        resolve(self.folder.as_fd(), name, flags, 0).and_then(disk::names).map_err(|errno| {
+            if Refusal::from(errno).fault == FileFault::Foreign {
                 RootError::Foreign { path: self.path.to_owned(), found: name.to_owned() }
+            } else {
+                self.failed(name, errno)
             }
-            errno => self.failed(name, errno),
         })
     }
 
@@ -105,28 +106,29 @@ impl Look<'_> {
 }
 
 /// Removes what a crash left aside, in the folders that we write small files and links to.
-pub(super) fn sweep(root: &CacheRoot) -> Result<(), RootError> {
+/// What cannot be swept does not keep the agent from starting: it takes a few kilobytes and does no harm.
+pub(super) fn sweep(root: &CacheRoot) {
     let deployments = layout::deployments();
     sweep_one(root, &TreePath::root());
-    for namespace in folders(root, &deployments)? {
-        for cache in folders(root, &namespace)? {
+    for namespace in folders(root, &deployments) {
+        for cache in folders(root, &namespace) {
             sweep_one(root, &cache);
             for name in SWEPT {
                 sweep_one(root, &cache.entry(name));
             }
         }
     }
-    Ok(())
 }
 
-fn folders(root: &CacheRoot, path: &TreePath) -> Result<Vec<TreePath>, RootError> {
-    let op = FileOp::List { path: path.clone() };
-    let names = disk::list(root, path).map_err(|refusal| refusal.of(&op))?;
+fn folders(root: &CacheRoot, path: &TreePath) -> Vec<TreePath> {
+    let names = disk::list(root, path).unwrap_or_else(|refusal| {
+        tracing::warn!(%path, error = refusal.message, "could not look for files that were never finished");
+        Vec::new()
+    });
     let folder = |(name, kind): (String, FileKind)| (kind == FileKind::Folder).then(|| path.entry(&name));
-    Ok(names.into_iter().filter_map(folder).collect())
+    names.into_iter().filter_map(folder).collect()
 }
 
-/// What cannot be swept does not keep the agent from starting: it takes a few kilobytes and does no harm.
 fn sweep_one(root: &CacheRoot, path: &TreePath) {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
     let swept = root.open_below(path, flags, 0).and_then(|folder| Ok(durable::sweep(folder)?));

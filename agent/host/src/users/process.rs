@@ -62,12 +62,12 @@ impl Process {
         Self { pid, folder: proc.join(pid.to_string()) }
     }
 
-    /// What tells apart views of mounts: the namespace, and the root directory, outside of which `mountinfo` shows nothing.
-    /// None where that cannot be told, so that its mounts are read anew.
-    pub(super) fn mount_view(&self) -> Result<Option<String>, Vanished> {
-        let Ok(namespace) = fs::read_link(self.folder.join("ns/mnt")) else { return Ok(None) };
-        let Ok(Some(root)) = self.link("root") else { return Ok(None) };
-        Ok(Some(format!("{} {:?} {}", namespace.display(), root.device, root.inode)))
+    /// What tells apart views of mounts: the namespace, and the root directory, outside of which `mountinfo` shows nothing. None
+    /// where that cannot be told, so that its mounts are read anew.
+    pub(super) fn mount_view(&self) -> Option<String> {
+        let namespace = fs::read_link(self.folder.join("ns/mnt")).ok()?;
+        let root = self.stat("root").ok()?;
+        Some(format!("{} {} {}", namespace.display(), root.stx_mnt_id, root.stx_ino))
     }
 
     pub(super) fn mounts(&self) -> Result<Vec<Mount>, Vanished> {
@@ -96,11 +96,17 @@ impl Process {
         if !text.starts_with('/') && !text.starts_with('(') {
             return Ok(None);
         }
+        let held = |stat: libc::statx| {
+            let device = (stat.stx_dev_major, stat.stx_dev_minor);
+            Held { device, inode: stat.stx_ino, text }
+        };
+        Ok(unless_gone(self.stat(name))?.map(held))
+    }
+
+    fn stat(&self, name: &str) -> Result<libc::statx, Vanished> {
+        let path = self.folder.join(name);
         let path = CString::new(path.as_os_str().as_bytes()).expect("paths below /proc hold no NUL");
-        let stat = sys::stat_through(&path).map_err(io::Error::from).map_err(failed(name));
-        let held =
-            |stat: libc::statx| Held { device: (stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino, text };
-        Ok(unless_gone(stat)?.map(held))
+        sys::stat_through(&path).map_err(io::Error::from).map_err(failed(name))
     }
 
     /// Every mapped file, line by line: there may be a hundred thousand.

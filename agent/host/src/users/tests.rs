@@ -44,7 +44,7 @@ impl Place {
         }
         match shown_by(proc.path(), &self.root, &TreePath::root().entry(path)).expect("looked") {
             Seen::Present(users) => users.into_iter().map(|user| format!("{:?} {}", user.source, user.path)).collect(),
-            other => panic!("{other:?}"),
+            other @ (Seen::Absent | Seen::Unknown(_)) => panic!("{other:?}"),
         }
     }
 
