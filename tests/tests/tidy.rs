@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use stokehold_core::hold::REASONS;
+use stokehold_core::metric::{METRICS, Metric, MetricKind, Stability};
+use stokehold_core::report::{CONDITIONS, STATE_ANNOTATION, STORAGE_LABEL, WARM_LABEL_PREFIX, WEIGHTS_LABEL_PREFIX};
 use stokehold_tests::tidy::{Finding, Tree, as_text, document, room, shape};
 
 fn repository() -> Tree {
@@ -67,5 +70,42 @@ fn every_promise_stands_in_its_document_with_its_tests() {
 
 #[test]
 fn holds_in_the_document_equal_the_table_in_core() {
-    holds(|tree| document::table_equals(tree, "docs/HOLDS.md", stokehold_core::hold::REASONS));
+    let table: Vec<String> = REASONS.iter().map(|(name, meaning)| document::row(name, &[meaning])).collect();
+    holds(|tree| document::table_equals(tree, "docs/HOLDS.md", "Holds", &table));
+}
+
+#[test]
+fn conditions_in_the_document_equal_the_table_in_core() {
+    let table: Vec<String> = CONDITIONS.iter().map(|(name, meaning)| document::row(name, &[meaning])).collect();
+    holds(|tree| document::table_equals(tree, "docs/METRICS.md", "Conditions", &table));
+}
+
+#[test]
+fn labels_in_the_document_equal_those_in_core() {
+    let keys = [
+        format!("{WEIGHTS_LABEL_PREFIX}<slug>"),
+        format!("{WARM_LABEL_PREFIX}<slug>"),
+        STORAGE_LABEL.to_owned(),
+        STATE_ANNOTATION.to_owned(),
+    ];
+    let table: Vec<String> = keys.iter().map(|key| document::row(key, &[])).collect();
+    holds(|tree| document::table_equals(tree, "docs/METRICS.md", "Labels", &table));
+}
+
+#[test]
+fn metrics_in_the_document_equal_the_table_in_core() {
+    let metric_row = |metric: &Metric| {
+        let kind = match metric.kind {
+            MetricKind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
+            MetricKind::Histogram => "histogram",
+        };
+        let stability = match metric.stability {
+            Stability::Stable => "stable",
+            Stability::Experimental => "experimental",
+        };
+        document::row(metric.name, &[metric.help, kind, &metric.labels.join(", "), stability])
+    };
+    let table: Vec<String> = METRICS.iter().map(metric_row).collect();
+    holds(|tree| document::table_equals(tree, "docs/METRICS.md", "Metrics", &table));
 }

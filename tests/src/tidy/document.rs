@@ -130,40 +130,42 @@ fn function_names(tree: &Tree) -> BTreeSet<String> {
     tree.ending(".rs").flat_map(|(_, text)| functions(&code_only(text))).map(|function| function.name).collect()
 }
 
-/// The table of a document, name and meaning, equals the code's, in the same order; further columns are free.
+/// A row of a table as documents write it: the name in backticks, then the other cells.
 #[must_use]
-pub fn table_equals(tree: &Tree, path: &str, table: &[(&str, &str)]) -> Vec<Finding> {
+pub fn row(name: &str, cells: &[&str]) -> String {
+    cells.iter().fold(format!("| `{name}` |"), |row, cell| row + " " + cell + " |")
+}
+
+/// The table under a heading equals the code's rows, in the same order; a document may add columns of its own.
+#[must_use]
+pub fn table_equals(tree: &Tree, path: &str, heading: &str, table: &[String]) -> Vec<Finding> {
     let Some(text) = tree.text(path) else {
         return vec![Finding::new(path, 0, "is missing")];
     };
-    let rows = rows(text);
+    let rows = rows_under(text, heading);
     let mut findings = Vec::new();
-    for (index, (name, meaning)) in table.iter().enumerate() {
+    for (index, expected) in table.iter().enumerate() {
         match rows.get(index) {
-            Some((_, row_name, row_meaning)) if row_name == name && row_meaning == meaning => {}
-            Some((line, row_name, _)) => {
-                let what = format!("has {row_name} where the code says | `{name}` | {meaning} |");
-                findings.push(Finding::new(path, *line, what));
-            }
-            None => findings.push(Finding::new(path, 0, format!("lacks | `{name}` | {meaning} |"))),
+            Some((_, row)) if row.starts_with(expected) => {}
+            Some((line, _)) => findings.push(Finding::new(path, *line, format!("where the code says {expected}"))),
+            None => findings.push(Finding::new(path, 0, format!("lacks {expected}"))),
         }
     }
-    for (line, name, _) in rows.iter().skip(table.len()) {
-        findings.push(Finding::new(path, *line, format!("{name} is not in the code's table")));
+    for (line, row) in rows.iter().skip(table.len()) {
+        findings.push(Finding::new(path, *line, format!("is not in the code's table: {row}")));
     }
     findings
 }
 
-/// Rows of tables whose first cell is one name in backticks: line, name, second cell.
-fn rows(text: &str) -> Vec<(usize, &str, &str)> {
+/// Rows that begin with a name in backticks, between this heading and the next.
+fn rows_under<'a>(text: &'a str, heading: &str) -> Vec<(usize, &'a str)> {
+    let mut is_under = false;
     let mut rows = Vec::new();
-    for (line, text) in prose(text) {
-        let mut cells = text.split(" | ").map(|cell| cell.trim_matches(['|', ' ']));
-        let (Some(first), Some(second)) = (cells.next(), cells.next()) else {
-            continue;
-        };
-        if let Some(name) = first.strip_prefix('`').and_then(|cell| cell.strip_suffix('`')) {
-            rows.push((line, name, second));
+    for (number, line) in prose(text) {
+        if line.starts_with('#') {
+            is_under = line.trim_start_matches('#').trim() == heading;
+        } else if is_under && line.starts_with("| `") {
+            rows.push((number, line));
         }
     }
     rows
@@ -205,13 +207,16 @@ mod tests {
 
     #[test]
     fn a_table_that_differs_from_the_code_is_found() {
-        let text = "| name | meaning |\n|---|---|\n| `A` | First. | do x |\n| `C` | Third. |\n| `D` | Fourth. |\n";
+        let text = "| `Z` | Of another section. |\n# Table\n| name | meaning |\n|---|---|\n| `A` | First. | do x |\n\
+                    | `C` | Third. |\n| `D` | Fourth. |\n## Next\n| `E` | Fifth. |\n";
         let tree = Tree::of(&[("t.md", text)]);
+        let table = [row("A", &["First."]), row("B", &["Second."])];
         assert_eq!(
-            as_text(&table_equals(&tree, "t.md", &[("A", "First."), ("B", "Second.")])),
-            "t.md:4: has C where the code says | `B` | Second. |\n\
-             t.md:5: D is not in the code's table\n"
+            as_text(&table_equals(&tree, "t.md", "Table", &table)),
+            "t.md:6: where the code says | `B` | Second. |\n\
+             t.md:7: is not in the code's table: | `D` | Fourth. |\n"
         );
-        assert_eq!(as_text(&table_equals(&tree, "gone.md", &[])), "gone.md:0: is missing\n");
+        assert_eq!(as_text(&table_equals(&tree, "t.md", "Gone", &table[..1])), "t.md:0: lacks | `A` | First. |\n");
+        assert_eq!(as_text(&table_equals(&tree, "gone.md", "Table", &[])), "gone.md:0: is missing\n");
     }
 }
