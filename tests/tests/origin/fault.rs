@@ -100,6 +100,8 @@ async fn an_object_that_changed_is_named() {
     let with = Body::Seeded { seed: 2, len: LENGTH };
     assert_eq!(story.error(Fault::Overwritten { with }).await, changed);
     assert_eq!(story.origins.pin(&story.source, story.entry()).await, Err(changed));
+    let etag = format!("\"{}\"", story.entry().token);
+    assert!(story.server.log().gets_of(KEY).all(|get| get.if_match.as_ref() == Some(&etag)));
 }
 
 #[tokio::test]
@@ -160,6 +162,19 @@ async fn a_bucket_that_is_public_is_read_without_credentials() {
     };
     let read = conformance::read(&Origins::new(options), &story.source, story.entry(), RANGE).await.expect("reads");
     assert_eq!(read.len() as u64, RANGE.length());
+}
+
+#[test]
+fn threads_with_runtimes_of_their_own_share_nothing_that_stands_still() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+    let first = runtime();
+    let story = first.block_on(Story::new());
+    // From here on nobody polls the first runtime, and with it the connections it opened.
+    for _ in 0..2 {
+        let origins = story.origins.for_another_runtime();
+        let read = runtime().block_on(conformance::read(&origins, &story.source, story.entry(), RANGE));
+        assert_eq!(read.expect("reads").len() as u64, RANGE.length());
+    }
 }
 
 #[tokio::test]

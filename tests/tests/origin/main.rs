@@ -5,5 +5,6 @@
 mod fault;
 mod ground;
 mod node_path;
-mod redirect;
 mod rule;
+mod scripted;
+mod service;

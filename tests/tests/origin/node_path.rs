@@ -1,13 +1,20 @@
 //! What only a folder has: links, special files, rights.
 
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
-use stokehold_core::port::{ByteRange, Origin as _, OriginError};
+use nix::unistd::{Uid, setfsuid};
+
+use stokehold_core::file_op::FileError;
+use stokehold_core::port::{ByteRange, Fill, Origin as _, OriginError};
 use stokehold_core::source::Source;
 use stokehold_origin::NodePathOrigin;
 use stokehold_tests::conformance::{self, Collected, Ground as _, entry_of};
+use stokehold_tests::lab;
 
 use crate::ground::Folder;
 
@@ -77,8 +84,7 @@ async fn special_files_and_names_that_are_not_text_are_named() {
 
     let folder = Folder::new();
     folder.write("m/file", b"x");
-    let name = std::os::unix::ffi::OsStringExt::from_vec(b"bad\xff".to_vec());
-    let name: std::ffi::OsString = name;
+    let name = OsString::from_vec(b"bad\xff".to_vec());
     fs::write(folder.path().join("m").join(name), b"x").expect("write");
     let error = error_of(&folder).await;
     assert!(error.contains("/m/bad") && error.contains("not UTF-8"), "{error}");
@@ -94,4 +100,75 @@ async fn a_root_that_is_missing_or_a_file_is_named() {
     assert_eq!(error, OriginError::Missing { what: path });
     let error = conformance::list(&NodePathOrigin, &folder.source("file")).await.expect_err("a file").to_string();
     assert!(error.contains("/file") && error.contains("not a folder"), "{error}");
+}
+
+/// Does something to the source after the first bytes were taken.
+struct Meddling<F> {
+    inner: Collected,
+    once: Option<F>,
+}
+
+impl<F: FnOnce() + Send> Fill for Meddling<F> {
+    fn buffer(&mut self) -> Result<&mut [u8], FileError> {
+        self.inner.buffer()
+    }
+
+    fn filled(&mut self, count: usize) -> Result<(), FileError> {
+        if let Some(meddle) = self.once.take() {
+            meddle();
+        }
+        self.inner.filled(count)
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_written_cut_or_replaced_while_it_is_read_has_changed() {
+    let length = 100_000;
+    type Meddle = fn(&Folder);
+    let ways: [(&str, Meddle); 3] = [
+        ("written", |folder| folder.write("m/file", &[1; 100_000])),
+        ("cut", |folder| folder.write("m/file", &[0; 10])),
+        ("touched", |folder| {
+            let path = folder.path().join("m/file");
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("mode");
+        }),
+    ];
+    for (way, meddle) in ways {
+        let folder = Folder::new();
+        folder.write("m/file", &vec![0; length]);
+        let source = folder.source("m");
+        let listing = conformance::list(&NodePathOrigin, &source).await.expect("lists");
+        let entry = entry_of(&listing, "file");
+        let pinned = NodePathOrigin.pin(&source, entry).await.expect("pins");
+        // The clock of the filesystem moves in steps; wait for the next one, so that the change is seen to be one.
+        lab::until("another time of the filesystem", Duration::from_secs(10), || {
+            folder.write("clock", b"x");
+            let time = fs::metadata(folder.path().join("clock")).expect("clock");
+            let now = i128::from(time.ctime()) * 1_000_000_000 + i128::from(time.ctime_nsec());
+            (now > pinned.pin.stat.as_ref()?.ctime_ns).then_some(())
+        })
+        .expect("time passes");
+        let mut fill = Meddling { inner: Collected::default(), once: Some(|| meddle(&folder)) };
+        let range = ByteRange { start: 0, end: length as u64 };
+        let read = NodePathOrigin.read_into(&source, entry, &pinned.pin, range, &mut fill).await;
+        assert!(matches!(read, Err(OriginError::Changed { .. })), "{way}: {read:?}");
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_file_that_may_not_be_read_is_named_before_anything_is_staged() {
+    let folder = Folder::new();
+    folder.write("m/secret", b"x");
+    folder.write("m/open", b"x");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("mode");
+    fs::set_permissions(folder.path().join("m/secret"), fs::Permissions::from_mode(0)).expect("mode");
+    // Root may read everything; this thread goes on as nobody (uid 65534) as far as files are concerned.
+    let before = setfsuid(Uid::from_raw(65_534));
+    let listed = conformance::list(&NodePathOrigin, &folder.source("m")).await;
+    let narrow = conformance::list_only(&NodePathOrigin, &folder.source("m"), &["open"]).await;
+    setfsuid(before);
+    let error = listed.expect_err("may not be read");
+    assert!(matches!(error, OriginError::Refused { .. }), "{error:?}");
+    assert!(error.to_string().contains("/m/secret refused: read: Permission denied"), "{error}");
+    assert!(narrow.is_ok(), "what the filter leaves out harms nobody: {narrow:?}");
 }
