@@ -3,30 +3,20 @@
 //! In goes text; out come pieces, one for each document of the file. A `---` at the start of a line ends a document whatever it
 //! is in the middle of, so documents are taken apart first and a broken one costs nothing but itself. Deliberately absent: files.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
-use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, Visitor};
-use serde_saphyr::{
-    DefaultMessageFormatter, Error, Localizer, Location, MessageFormatter, Options, SnippetMode, budget, options,
-    render_options,
-};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde_saphyr::Error;
 
 use stokehold_core::api::{API_VERSION, Document, KIND_CACHE, KIND_POLICY};
 use stokehold_core::desired::{Unreadable, id_of};
 use stokehold_core::name::CacheId;
 
+use crate::yaml;
+
 /// Most documents of one file: with the file limit, what a person can still read.
 const DOCUMENTS_MAX: usize = 1_000;
-/// Most YAML events of one document; a full one of ours has about two hundred.
-const EVENTS_MAX: usize = 100_000;
-/// Deepest nesting; ours goes to twelve.
-const DEPTH_MAX: usize = 32;
-/// Most anchors and most uses of them: enough for people who repeat themselves, too few for a bomb.
-const ANCHORS_MAX: usize = 100;
-/// Most letters of a reader's message that are kept.
-const REASON_MAX: usize = 1_000;
 
 /// One document of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,7 +95,7 @@ fn split(text: &str) -> Vec<Part<'_>> {
 impl Part<'_> {
     fn read(&self, file: &str) -> Piece {
         let head = RefCell::new(Head::default());
-        let outcome = serde_saphyr::with_deserializer_from_str_with_options(self.text, limits(), |from| {
+        let outcome = serde_saphyr::with_deserializer_from_str_with_options(self.text, yaml::limits(), |from| {
             HeadSeed(&head).deserialize(from)
         });
         let head = head.into_inner();
@@ -113,8 +103,8 @@ impl Part<'_> {
             Err(error) => return self.broken(file, &head, &error),
             Ok(()) => match head.is_ours() {
                 Err(reason) => return self.foreign(file, &head, reason),
-                Ok(Kind::Cache) => self.typed().map(Document::InferenceCache),
-                Ok(Kind::Policy) => self.typed().map(Document::CachePolicy),
+                Ok(Kind::Cache) => yaml::read(self.text).map(Document::InferenceCache),
+                Ok(Kind::Policy) => yaml::read(self.text).map(Document::CachePolicy),
             },
         };
         match document {
@@ -123,22 +113,17 @@ impl Part<'_> {
         }
     }
 
-    fn typed<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_saphyr::from_str_with_options(self.text, limits())
-    }
-
     fn place(&self, file: &str) -> String {
         format!("{file}:{}", self.line)
     }
 
     /// A document that cannot be read; its head may have been.
     fn broken(&self, file: &str, head: &Head, error: &Error) -> Piece {
-        let place = match error.location().filter(|location| location.line() > 0) {
-            Some(location) => format!("{file}:{}:{}", location.line() + self.lines_before, location.column()),
+        let place = match yaml::place(error) {
+            Some((line, column)) => format!("{file}:{}:{column}", line + self.lines_before),
             None => self.place(file),
         };
-        let reason = error.render_with_options(render_options! { formatter: &Bare, snippets: SnippetMode::Off });
-        let reason = reason.chars().take(REASON_MAX).collect();
+        let reason = yaml::reason(error, self.text);
         // A kind that was not reached may be a policy where the word stands anywhere in the text.
         let may_be_policy = match head.kind.as_deref() {
             Some(kind) => kind == KIND_POLICY,
@@ -278,40 +263,5 @@ impl<'de> serde::Deserialize<'de> for Word {
             | serde_json::Value::Object(_) => None,
         };
         Ok(Self(text))
-    }
-}
-
-/// A document can neither be deep nor grow by repeating itself.
-fn limits() -> Options {
-    let mut limits = options! {
-        budget: budget! {
-            max_events: EVENTS_MAX,
-            max_nodes: EVENTS_MAX,
-            max_depth: DEPTH_MAX,
-            max_anchors: ANCHORS_MAX,
-            max_aliases: ANCHORS_MAX,
-            max_merge_keys: ANCHORS_MAX,
-        },
-        with_snippet: false,
-    };
-    limits.alias_limits.max_total_replayed_events = EVENTS_MAX;
-    limits
-}
-
-/// The reader's message without its place, which we say ourselves.
-struct Bare;
-
-impl MessageFormatter for Bare {
-    fn localizer(&self) -> &dyn Localizer {
-        self
-    }
-    fn format_message<'a>(&self, error: &'a Error) -> Cow<'a, str> {
-        DefaultMessageFormatter.format_message(error)
-    }
-}
-
-impl Localizer for Bare {
-    fn attach_location<'a>(&self, base: Cow<'a, str>, _place: Location) -> Cow<'a, str> {
-        base
     }
 }

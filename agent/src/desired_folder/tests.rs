@@ -90,7 +90,7 @@ fn a_bad_value_is_named_with_its_place_and_what_is_allowed() {
     for (line, want) in [
         ("limitPerNode: 200GB", "- f.yaml:8:17 a/a: \"200GB\" is not an amount of bytes; allowed"),
         ("retainAfterDelete: 5", "- f.yaml:8:22 a/a: \"5\" is not a length of time; allowed"),
-        ("priority: high", "- f.yaml:8:13 a/a: "),
+        ("priority: high", "- f.yaml:8:13 a/a: not a whole number, in the line \"priority: high\""),
         ("limitPerNode: 0", "- f.yaml:1 a/a: spec.limitPerNode: \"0\" is not allowed; allowed"),
         ("priority: 1\n  priority: 2", "- f.yaml:9:3 a/a: "),
     ] {
