@@ -139,10 +139,6 @@ pub struct WeightsCredentials {
 }
 
 impl InferenceCacheSpec {
-    /// The name under which people know a cache is a DNS label; Kubernetes would allow a subdomain.
-    pub const NAME_RULE: &'static str =
-        "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 63";
-
     /// Whether it wishes for images, said here or by its workload.
     #[must_use]
     pub fn asks_for_images(&self) -> bool {
