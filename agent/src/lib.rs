@@ -1,3 +1,11 @@
 //! When things happen: what the `stokehold` binary is made of.
 
+pub mod config;
+pub mod data_plane;
 pub mod desired_folder;
+pub mod job;
+pub mod metrics;
+pub mod node;
+pub mod run_loop;
+pub mod world;
+mod yaml;

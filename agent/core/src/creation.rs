@@ -3,11 +3,15 @@
 //! Every part is made where it is missing, so repeating it mends. Deliberately absent: touching anything that somebody else put
 //! where `current` should be.
 
+use std::collections::BTreeMap;
+
 use crate::file_op::{FileError, FileFault, FileKind, FileOp};
-use crate::layout::{CacheLayout, TreePath, current_target};
+use crate::layout::{CacheLayout, TreePath, current_target, marker};
+use crate::name::CacheId;
 use crate::observed::Current;
 use crate::port::{Disk, Tree};
-use crate::record::{DeploymentRecord, encode};
+use crate::quantity::Bytes;
+use crate::record::{DeploymentRecord, RECORD_BYTES_MAX, TreeRecord, encode};
 
 /// Mode of folders that only the agent writes and anybody may read.
 const FOLDER_MODE: u32 = 0o755;
@@ -111,6 +115,23 @@ async fn mend_current<D: Disk>(tree: Tree<'_, D>, layout: &CacheLayout) -> Resul
             Ok(())
         }
     }
+}
+
+/// Writes down what is promised to each cache; what else the tree's record says stays.
+///
+/// # Errors
+/// What the disk says; a record that cannot be read is left as it is.
+pub async fn write_promises<D: Disk>(tree: Tree<'_, D>, promised: &BTreeMap<CacheId, Bytes>) -> Result<(), FileError> {
+    let read = FileOp::Read { path: marker(), size_max: RECORD_BYTES_MAX };
+    let mut record = match tree.read(marker(), RECORD_BYTES_MAX).await {
+        Ok(bytes) => {
+            TreeRecord::decode(&bytes).map_err(|error| FileError::new(&read, FileFault::Foreign, error.to_string()))?
+        }
+        Err(error) if error.fault == FileFault::NotFound => TreeRecord::default(),
+        Err(error) => return Err(error),
+    };
+    record.promised.clone_from(promised);
+    tree.act(FileOp::Replace { path: marker(), bytes: encode(&record), mode: RECORD_MODE }).await
 }
 
 /// Writes a cache's record.

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::checksum::SnapshotId;
+use crate::file_op::User;
 use crate::name::CacheId;
 use crate::quantity::Bytes;
 use crate::time::WallTime;
@@ -212,6 +213,16 @@ reasons! {
 }
 
 impl Reason {
+    /// That somebody uses it, and who first.
+    #[must_use]
+    pub fn in_use(users: &[User]) -> Self {
+        let first = users.first().map(|user| match user.pid {
+            Some(pid) => format!("process {pid} ({:?} of {})", user.source, user.path),
+            None => format!("{:?} of {}", user.source, user.path),
+        });
+        Self::InUse { users: u32::try_from(users.len()).unwrap_or(u32::MAX), first: first.unwrap_or_default() }
+    }
+
     /// Whether this keeps a cache from being ready; else it only says that there is more to know.
     #[must_use]
     pub const fn stands_in_the_way(&self) -> bool {

@@ -62,19 +62,46 @@ pub fn encode<R: Serialize>(record: &R) -> Vec<u8> {
     bytes
 }
 
-/// `stokehold.json`: the mark that the tree is ours, and what was promised to whom.
+/// What `stokehold.json` says the tree is.
+pub const TREE_KIND: &str = "stokehold.dev/cache-tree";
+
+/// `stokehold.json`: the mark that the tree is ours, and what was promised to whom. What else stands in it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct TreeRecord {
-    /// [`RECORD_VERSION`].
-    pub version: u32,
+    /// Version of the format of the whole tree; at most [`RECORD_VERSION`].
+    pub format_version: u32,
+    /// [`TREE_KIND`].
+    pub tree: String,
     /// Bytes promised to each cache. A cache that cannot be read still counts with this.
     #[serde(default)]
     pub promised: BTreeMap<CacheId, Bytes>,
+    #[serde(flatten)]
+    other: BTreeMap<String, serde_json::Value>,
 }
 
 impl Default for TreeRecord {
     fn default() -> Self {
-        Self { version: RECORD_VERSION, promised: BTreeMap::new() }
+        Self {
+            format_version: RECORD_VERSION,
+            tree: TREE_KIND.to_owned(),
+            promised: BTreeMap::new(),
+            other: BTreeMap::new(),
+        }
+    }
+}
+
+impl TreeRecord {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`BadRecord`] says why it cannot be read.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadRecord> {
+        let record: Self = serde_json::from_slice(bytes).map_err(|error| BadRecord::Unreadable(error.to_string()))?;
+        if record.format_version > RECORD_VERSION {
+            return Err(BadRecord::Newer { found: record.format_version });
+        }
+        Ok(record)
     }
 }
 

@@ -39,7 +39,7 @@ fn seen<T>(looked: Result<T, FileError>) -> Seen<T> {
 /// Looks at all of the tree.
 pub async fn survey<D: Disk>(tree: Tree<'_, D>) -> TreeView {
     let promised = match seen(tree.read(marker(), RECORD_BYTES_MAX).await) {
-        Seen::Present(bytes) => match decode::<TreeRecord>(&bytes) {
+        Seen::Present(bytes) => match TreeRecord::decode(&bytes) {
             Ok(record) => Seen::Present(record.promised),
             Err(error) => Seen::Unknown(format!("{}: {error}", marker())),
         },

@@ -5,8 +5,9 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::dir::Dir;
@@ -18,6 +19,8 @@ use stokehold_core::file_op::FileFault;
 
 use crate::fault::{Refusal, uninterrupted};
 
+/// Mode of a file that anybody may read.
+const REPORT_MODE: u32 = 0o644;
 /// How the name of a file that is not there yet ends.
 const ASIDE_SUFFIX: &str = ".aside";
 
@@ -34,6 +37,18 @@ pub(crate) fn replace(folder: impl AsFd, name: &str, bytes: &[u8], mode: u32) ->
             Ok(file.sync_all()?)
         });
     settle(&folder, &aside, name, written)
+}
+
+/// Makes or replaces a file of the agent's own outside the cache root, such as a report, at once and durably. Its folder must exist.
+///
+/// # Errors
+/// What the system said.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name =
+        path.file_name().and_then(OsStr::to_str).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let folder = File::open(parent)?;
+    replace(&folder, name, bytes, REPORT_MODE).map_err(|refusal| io::Error::other(refusal.message))
 }
 
 /// Makes or replaces a symbolic link at once and durably. A folder at `name` is `Exists`.

@@ -4,7 +4,7 @@
 //! is synchronous: who calls decides which thread waits. Deliberately absent: choices. What is to be done was decided in core.
 
 pub mod disk;
-mod durable;
+pub mod durable;
 mod fault;
 pub mod machine;
 pub mod marker;

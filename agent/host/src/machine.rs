@@ -65,6 +65,20 @@ pub fn now(boot_id: &BootId) -> Now {
     Now { wall: wall(), monotonic: monotonic(), boot_id: boot_id.clone() }
 }
 
+/// A number that nobody can foresee: for names that must not clash and waits that must not fall together. Not for secrets.
+#[must_use]
+pub fn random() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    // Keyed by the kernel once a thread and counted on from there, which is all that these uses need.
+    RandomState::new().hash_one(sys::since_boot().as_nanos())
+}
+
+/// Keeps a statically linked C library from loading name-service plug-ins made for another version of it: with one of those the
+/// process ends by a signal at its first name look-up. To be called before any thread is started.
+pub fn resolve_names_without_plugins() {
+    sys::resolve_names_without_plugins();
+}
+
 /// Whether we are in the machine's own PID namespace: in another one `/proc` does not show all users of bytes. The kernel gives
 /// the first namespace a fixed number (`PROC_PID_INIT_INO`).
 ///

@@ -269,7 +269,7 @@ impl<'a> Planner<'a> {
                 SnapshotView::Published(_) if *snapshot == target || view.current == Current::Snapshot(*snapshot) => {}
                 SnapshotView::Published(found) if is_settled => match &found.users {
                     Seen::Present(users) if !users.is_empty() => {
-                        let reason = in_use(users);
+                        let reason = Reason::in_use(users);
                         self.hold_weights(id, reason);
                     }
                     Seen::Unknown(why) => self.hold_weights(id, Reason::UsersUnknown { why: why.clone() }),
@@ -313,13 +313,4 @@ impl<'a> Planner<'a> {
             }
         }
     }
-}
-
-/// Who uses it, in one reason.
-pub(crate) fn in_use(users: &[crate::file_op::User]) -> Reason {
-    let first = users.first().map(|user| match user.pid {
-        Some(pid) => format!("process {pid} ({:?} of {})", user.source, user.path),
-        None => format!("{:?} of {}", user.source, user.path),
-    });
-    Reason::InUse { users: u32::try_from(users.len()).unwrap_or(u32::MAX), first: first.unwrap_or_default() }
 }
