@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use stokehold_core::api::{CachePolicyDocument, Document};
-use stokehold_core::desired::{Desired, Offered, Unreadable, desired};
+use stokehold_core::desired::{Desired, Offered, Rejected, Unreadable, desired};
 use stokehold_core::name::CacheId;
 
 mod document;
@@ -25,15 +25,6 @@ pub use watch::watch;
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most files of the folder: bounds the memory and the time of one reading.
 pub const FILES_MAX: usize = 1_000;
-
-/// What the folder asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FolderState {
-    /// What was last read: while the folder cannot be read, this stays.
-    pub desired: Desired,
-    /// Why the folder cannot be read now.
-    pub unreadable: Option<String>,
-}
 
 /// The folder as such cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +66,7 @@ struct Remembered {
 /// # Errors
 /// [`FolderError`] where the folder as such cannot be read; a bad file in it is a rejected entry.
 pub fn read(folder: &Path) -> Result<Desired, FolderError> {
-    Folder::open(folder).map(|(_folder, state)| state.desired)
+    Folder::open(folder).map(|(_folder, desired)| desired)
 }
 
 impl Folder {
@@ -83,11 +74,11 @@ impl Folder {
     ///
     /// # Errors
     /// [`FolderError`] where the folder as such cannot be read.
-    pub fn open(path: &Path) -> Result<(Self, FolderState), FolderError> {
+    pub fn open(path: &Path) -> Result<(Self, Desired), FolderError> {
         let mut folder = Self { path: path.to_owned(), remembered: BTreeMap::new(), last: Desired::default() };
         folder.last = folder.look()?;
-        let state = FolderState { desired: folder.last.clone(), unreadable: None };
-        Ok((folder, state))
+        let desired = folder.last.clone();
+        Ok((folder, desired))
     }
 
     /// The folder.
@@ -96,19 +87,29 @@ impl Folder {
         &self.path
     }
 
-    /// Reads the folder again. What cannot be read is never taken for empty.
-    pub fn read(&mut self) -> FolderState {
-        let unreadable = match self.look() {
+    /// Reads the folder again. One that cannot be read is never taken for empty: what was read last stays, and one more rejected
+    /// entry, whose place is the folder, says why.
+    pub fn read(&mut self) -> Desired {
+        match self.look() {
             Ok(desired) => {
                 self.last = desired;
-                None
+                self.last.clone()
             }
-            Err(error) => Some(match std::error::Error::source(&error) {
-                Some(cause) => format!("{error}: {cause}"),
-                None => error.to_string(),
-            }),
-        };
-        FolderState { desired: self.last.clone(), unreadable }
+            Err(error) => {
+                let reason = match std::error::Error::source(&error) {
+                    Some(cause) => format!("{error}: {cause}"),
+                    None => error.to_string(),
+                };
+                let mut desired = self.last.clone();
+                desired.rejected.push(Rejected { place: self.place(), cache: None, reason });
+                desired
+            }
+        }
+    }
+
+    /// The folder as the place of a rejected entry.
+    fn place(&self) -> String {
+        self.path.display().to_string()
     }
 
     fn look(&mut self) -> Result<Desired, FolderError> {

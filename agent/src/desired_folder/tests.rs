@@ -194,7 +194,7 @@ fn story(steps: &[(&str, Option<&str>, &[&str])]) {
             Some(text) => fs::write(folder.path().join(file), text).expect("written"),
             None => fs::remove_file(folder.path().join(file)).expect("removed"),
         }
-        let found = lines(&reader.read().desired);
+        let found = lines(&reader.read());
         assert_eq!(found.len(), want.len(), "{file}: {found:#?}");
         for (found, want) in found.iter().zip(*want) {
             assert!(found.starts_with(want), "\nfound: {found}\nwant:  {want}");
@@ -243,16 +243,20 @@ fn a_folder_that_cannot_be_read_keeps_what_was_read_last() {
     let (mut folder, first) = Folder::open(&path).expect("opens");
     fs::rename(&path, outer.path().join("aside")).expect("moved");
     let lost = folder.read();
-    assert_eq!(lost.desired, first.desired);
-    assert!(lost.unreadable.expect("says so").contains("No such file or directory"));
+    assert_eq!(lost.caches, first.caches);
+    let place = path.display().to_string();
+    assert_eq!(lost.rejected.len(), 1);
+    assert!(
+        lost.rejected[0].place == place && lost.rejected[0].reason.ends_with("No such file or directory (os error 2)")
+    );
     fs::rename(outer.path().join("aside"), &path).expect("moved back");
     assert_eq!(folder.read(), first);
     for at in 0..FILES_MAX {
         fs::write(path.join(format!("{at}.yaml")), "").expect("written");
     }
     let crowded = folder.read();
-    assert_eq!(crowded.desired, first.desired);
-    assert!(crowded.unreadable.expect("says so").contains("more than 1000 YAML files"));
+    assert_eq!(crowded.caches, first.caches);
+    assert!(crowded.rejected[0].reason.contains("more than 1000 YAML files"));
 }
 
 #[test]
@@ -340,13 +344,13 @@ fn the_sample_files_of_the_schema_are_read_whole() {
     assert!(!found.is_empty() && found.iter().all(|piece| piece.document.is_ok()), "{found:#?}");
 }
 
-async fn until(states: &mut tokio::sync::watch::Receiver<FolderState>, want: impl Fn(&FolderState) -> bool) {
+async fn until(states: &mut tokio::sync::watch::Receiver<Desired>, want: impl Fn(&Desired) -> bool) {
     let found = tokio::time::timeout(LONG, states.wait_for(want)).await;
     found.expect("the state comes").expect("the watch lives");
 }
 
-fn has(id: &'static str) -> impl Fn(&FolderState) -> bool {
-    move |state| state.desired.caches.keys().any(|found| found.to_string() == id)
+fn has(id: &'static str) -> impl Fn(&Desired) -> bool {
+    move |state| state.caches.keys().any(|found| found.to_string() == id)
 }
 
 #[tokio::test]
@@ -378,12 +382,12 @@ async fn edits_renames_links_and_a_lost_folder_are_seen_without_waiting_for_the_
     until(&mut states, |state| has("a/d")(state) && !has("a/c")(state)).await;
     // A folder that is gone takes nothing with it, and one that comes back is watched again.
     fs::rename(&path, outer.path().join("aside")).expect("moved");
-    until(&mut states, |state| state.unreadable.is_some() && has("a/d")(state)).await;
+    until(&mut states, |state| !state.rejected.is_empty() && has("a/d")(state)).await;
     fs::create_dir(&path).expect("made");
     fs::write(path.join("e.yaml"), cache("e", "/e")).expect("written");
-    until(&mut states, |state| state.unreadable.is_none() && has("a/e")(state) && !has("a/d")(state)).await;
+    until(&mut states, |state| state.rejected.is_empty() && has("a/e")(state) && !has("a/d")(state)).await;
     fs::remove_file(path.join("e.yaml")).expect("removed");
-    until(&mut states, |state| state.desired.caches.is_empty()).await;
+    until(&mut states, |state| state.caches.is_empty()).await;
 
     stop.cancel();
     tokio::time::timeout(LONG, running).await.expect("it stops").expect("it ends well");
@@ -398,7 +402,7 @@ fn a_file_without_the_right_to_read_it_is_one_rejected_entry() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.yaml");
     fs::write(&path, cache("a", "/a")).expect("written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("changed");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("changed");
     let found = lines(&read(folder.path()).expect("reads"));
     assert!(found.len() == 1 && found[0].starts_with("- a.yaml ?: could not be read: Permission denied"), "{found:#?}");
 }

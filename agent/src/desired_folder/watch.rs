@@ -1,6 +1,6 @@
 //! Keeps reading a folder as it changes.
 //!
-//! In goes a folder that was read once; out go its states. Events only wake: each reading is of the whole folder, and a resync
+//! In goes a folder that was read once; out goes what is desired, each time that it differs. Events only wake: each reading is of the whole folder, and a resync
 //! bounds what a missed event costs. Deliberately absent: which file an event was about.
 
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
@@ -12,7 +12,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch::Sender;
 use tokio_util::sync::CancellationToken;
 
-use super::{Folder, FolderState};
+use stokehold_core::desired::Desired;
+
+use super::Folder;
 
 /// After an event this long is waited, so that an editor's or kubelet's many small steps are one reading.
 const DEBOUNCE: Duration = Duration::from_millis(200);
@@ -23,18 +25,18 @@ const RETRY_PERIOD: Duration = Duration::from_secs(5);
 /// Most reads of the event queue in one go: sixteen thousand events, the kernel's own limit of the queue.
 const DRAIN_MAX: usize = 1_000;
 
-/// Reads the folder whenever it changes, until `stop`. A state is sent only where it differs from the one before.
-pub async fn watch(mut folder: Folder, sender: Sender<FolderState>, stop: CancellationToken) {
+/// Reads the folder whenever it changes, until `stop`. What is desired is sent only where it differs from what was sent before.
+pub async fn watch(mut folder: Folder, sender: Sender<Desired>, stop: CancellationToken) {
     let mut events = Events::new();
     while !stop.is_cancelled() {
         // Watched before it is read: what changes in between is an event.
         let is_watched = events.arm(folder.path());
         let read = tokio::task::spawn_blocking(move || {
-            let state = folder.read();
-            (folder, state)
+            let desired = folder.read();
+            (folder, desired)
         });
-        let state;
-        (folder, state) = match read.await {
+        let desired;
+        (folder, desired) = match read.await {
             Ok(read) => read,
             // Only a panic ends it otherwise, and that is ours to show.
             Err(ended) => match ended.try_into_panic() {
@@ -42,8 +44,8 @@ pub async fn watch(mut folder: Folder, sender: Sender<FolderState>, stop: Cancel
                 Err(_runtime_is_stopping) => return,
             },
         };
-        let is_settled = is_watched && state.unreadable.is_none();
-        publish(&sender, state);
+        let is_settled = is_watched && !desired.rejected.iter().any(|rejected| rejected.place == folder.place());
+        publish(&sender, desired);
         let wait = if is_settled { RESYNC_PERIOD } else { RETRY_PERIOD };
         tokio::select! {
             biased;
@@ -65,18 +67,15 @@ pub async fn watch(mut folder: Folder, sender: Sender<FolderState>, stop: Cancel
     }
 }
 
-fn publish(sender: &Sender<FolderState>, state: FolderState) {
+fn publish(sender: &Sender<Desired>, desired: Desired) {
     sender.send_if_modified(|last| {
-        if *last == state {
+        if *last == desired {
             return false;
         }
-        if let Some(why) = state.unreadable.as_ref().filter(|_| last.unreadable != state.unreadable) {
-            tracing::warn!(error = %why, "desired folder cannot be read, what was last read stays");
-        }
-        for rejected in state.desired.rejected.iter().filter(|rejected| !last.desired.rejected.contains(rejected)) {
+        for rejected in desired.rejected.iter().filter(|rejected| !last.rejected.contains(rejected)) {
             tracing::warn!(place = %rejected.place, error = %rejected.reason, "desired document rejected");
         }
-        *last = state;
+        *last = desired;
         true
     });
 }
