@@ -259,7 +259,10 @@ impl Planner<'_> {
         for (id, cache) in &desired.caches {
             self.note_fields(cache);
             self.verdicts.insert(id.clone(), cold());
-            self.cache(id, cache);
+            // What is on disk of a source that is not allowed stays as it is, and nobody is sent there.
+            if cache.refused.is_none() {
+                self.cache(id, cache);
+            }
         }
         let spared: BTreeSet<&CacheId> =
             desired.rejected.iter().filter_map(|rejected| rejected.cache.as_ref()).collect();

@@ -23,9 +23,7 @@ const QUARANTINE: Duration = Duration::from_secs(3_600);
 impl<'a> Planner<'a> {
     pub(super) fn cache(&mut self, id: &CacheId, cache: &DesiredCache) {
         let listing = cache.weights.as_ref().and_then(|weights| self.listing(id, weights));
-        if let Some(weights) = &cache.weights
-            && cache.refused.is_none()
-        {
+        if let Some(weights) = &cache.weights {
             self.list_if_due(id, weights, listing);
         }
         let view = match self.observed.caches.get(id) {
@@ -50,7 +48,8 @@ impl<'a> Planner<'a> {
         if let Some((key, job)) = self.cleaning_or_staging(id) {
             let is_outdated =
                 matches!(job.kind, JobKind::Stage(snapshot) if self.verdicts[id].target != Some(snapshot));
-            if is_outdated && !job.is_cancelled {
+            // Where no weights are asked for any more, it is an orphan and is cancelled with the others.
+            if is_outdated && cache.weights.is_some() && !job.is_cancelled {
                 let key = key.clone();
                 self.steps.push(Step::CancelJob { key });
             }
@@ -63,9 +62,7 @@ impl<'a> Planner<'a> {
         if recorded != Some(&record) {
             self.steps.push(Step::WriteRecord { cache: id.clone(), record });
         }
-        if let Some(weights) = &cache.weights
-            && cache.refused.is_none()
-        {
+        if let Some(weights) = &cache.weights {
             self.weights(cache, weights, view, recorded.and_then(|record| record.in_hand.as_ref()), listing);
         }
     }
@@ -136,7 +133,9 @@ impl<'a> Planner<'a> {
     ) {
         let target = target(weights, recorded, listing.map(|listing| &listing.summary));
         let served = match view.current {
-            Current::Snapshot(snapshot) => self.vouched_for(id, weights, view, snapshot).map(|found| (snapshot, found)),
+            Current::Snapshot(snapshot) => {
+                self.vouched_for(id, weights, view, snapshot, listing).map(|found| (snapshot, found))
+            }
             Current::Missing | Current::Empty | Current::RealEmptyFolder | Current::Foreign(_) => None,
         };
         let Some(verdict) = self.verdicts.get_mut(id) else { return };
@@ -163,6 +162,7 @@ impl<'a> Planner<'a> {
         weights: &DesiredWeights,
         view: &'v CacheView,
         snapshot: SnapshotId,
+        listing: Option<&ListingView>,
     ) -> Option<&'v Published> {
         let Some(SnapshotView::Published(found)) = view.snapshots.get(&snapshot) else { return None };
         let is_going = self.observed.jobs.get(&JobKey::Clean(id.clone())).is_some_and(|job| match job.kind {
@@ -171,8 +171,7 @@ impl<'a> Planner<'a> {
             JobKind::List | JobKind::Stage(_) | JobKind::Discard(_) | JobKind::Verify(_) | JobKind::Sweep => false,
         });
         let is_proven = weights.verification == Verification::BestOffered || found.verified > Strength::Size;
-        let is_ours = found.origin_fingerprint == weights.origin_fingerprint();
-        (is_ours && is_proven && !is_going).then_some(found)
+        (is_for(weights, snapshot, found, listing) && is_proven && !is_going).then_some(found)
     }
 
     /// Shows the progress of the job that works on a cache.
@@ -204,7 +203,7 @@ impl<'a> Planner<'a> {
         }
         let offered = listing.map(|listing| &listing.summary);
         match view.snapshots.get(&target) {
-            Some(SnapshotView::Published(found)) if found.origin_fingerprint == weights.origin_fingerprint() => {
+            Some(SnapshotView::Published(found)) if is_for(weights, target, found, listing) => {
                 if weights.verification == Verification::Required && found.verified == Strength::Size {
                     let file = format!("a file of {target}");
                     return self.hold_weights(id, Reason::NoChecksum { file });
@@ -231,6 +230,10 @@ impl<'a> Planner<'a> {
                 Reason::OriginChanged { target, offered }
             };
             return self.hold_weights(id, reason);
+        }
+        // It is listed again first: reading what the origin no longer has would only fail once more.
+        if listing.is_some_and(|listing| listing.is_stale) {
+            return;
         }
         if let Some(reason) = self.stage_is_barred(id, target, in_hand) {
             return self.hold_weights(id, reason);
@@ -261,45 +264,52 @@ impl<'a> Planner<'a> {
             self.attempts.barring(&JobKey::Clean(id.clone()), self.now.monotonic).map(|attempt| &attempt.last.reason);
         let is_settled = view.current == Current::Snapshot(target)
             && matches!(view.snapshots.get(&target), Some(SnapshotView::Published(_)));
-        let mut step = None;
+        let mut chosen = None;
         let mut blocks = false;
         for (snapshot, found) in &view.snapshots {
-            let evict = || Some(Step::Evict { cache: id.clone(), snapshot: *snapshot });
-            match found {
-                SnapshotView::Published(_) if *snapshot == target || view.current == Current::Snapshot(*snapshot) => {}
+            let is_target = *snapshot == target;
+            let evict = Step::Evict { cache: id.clone(), snapshot: *snapshot };
+            let step = match found {
+                SnapshotView::Published(_) if is_target || view.current == Current::Snapshot(*snapshot) => None,
                 SnapshotView::Published(found) if is_settled => match &found.users {
                     Seen::Present(users) if !users.is_empty() => {
                         let reason = Reason::in_use(users);
                         self.hold_weights(id, reason);
+                        None
                     }
-                    Seen::Unknown(why) => self.hold_weights(id, Reason::UsersUnknown { why: why.clone() }),
-                    Seen::Absent | Seen::Present(_) => step = step.or_else(evict),
+                    Seen::Unknown(why) => {
+                        self.hold_weights(id, Reason::UsersUnknown { why: why.clone() });
+                        None
+                    }
+                    Seen::Absent | Seen::Present(_) => Some(evict),
                 },
-                SnapshotView::Published(_) => {}
-                SnapshotView::ManifestOnly if *snapshot == target => {}
-                SnapshotView::ManifestOnly => step = step.or_else(evict),
+                SnapshotView::Published(_) => None,
+                SnapshotView::ManifestOnly => (!is_target).then_some(evict),
                 SnapshotView::FolderOnly => {
-                    blocks |= *snapshot == target;
-                    step = evict();
+                    blocks |= is_target;
+                    Some(evict)
                 }
                 SnapshotView::Drifted { file, what } => {
-                    blocks |= *snapshot == target;
+                    blocks |= is_target;
                     self.hold_weights(id, Reason::Corrupt { file: file.clone(), what: what.clone() });
-                    step = Some(Step::Verify { cache: id.clone(), snapshot: *snapshot });
+                    Some(Step::Verify { cache: id.clone(), snapshot: *snapshot })
                 }
                 SnapshotView::Unknown(why) => {
-                    blocks |= *snapshot == target;
+                    blocks |= is_target;
                     self.hold_weights(id, Reason::CacheUnknown { why: why.clone() });
+                    None
                 }
-            }
+            };
+            // The target's first: another that cannot be cleaned away must not keep it from being served.
+            chosen = if is_target { step.or(chosen) } else { chosen.or(step) };
         }
         let left_over = view.incoming.keys().find(|snapshot| {
             **snapshot != target || matches!(view.snapshots.get(snapshot), Some(SnapshotView::Published(_)))
         });
         if let Some(snapshot) = left_over {
-            step = step.or_else(|| Some(Step::Discard { cache: id.clone(), snapshot: *snapshot }));
+            chosen = chosen.or_else(|| Some(Step::Discard { cache: id.clone(), snapshot: *snapshot }));
         }
-        let Some(step) = step else { return blocks };
+        let Some(step) = chosen else { return blocks };
         match barred {
             Some(reason) => {
                 let reason = reason.clone();
@@ -313,4 +323,11 @@ impl<'a> Planner<'a> {
             }
         }
     }
+}
+
+/// Whether a published snapshot is what this source and choice of files come to: it was made for them, or the origin offers this
+/// very id for them, which names the same files.
+fn is_for(weights: &DesiredWeights, snapshot: SnapshotId, found: &Published, listing: Option<&ListingView>) -> bool {
+    found.origin_fingerprint == weights.origin_fingerprint()
+        || listing.is_some_and(|listing| listing.summary.snapshot == snapshot)
 }

@@ -49,7 +49,7 @@ impl Candidate {
     }
 
     fn inodes(&self) -> u64 {
-        self.summary.files + self.summary.folders + OVERHEAD_INODES
+        self.summary.files.saturating_add(self.summary.folders).saturating_add(OVERHEAD_INODES)
     }
 }
 
@@ -64,7 +64,8 @@ impl Planner<'_> {
                 self.hold_weights(&candidate.cache, reason);
                 continue;
             }
-            let has_promise = ledger.promise(candidate);
+            ledger.take(candidate);
+            // Whoever waits is promised nothing yet: it would only be kept from a higher priority that comes meanwhile.
             if running >= self.limits.stages_max {
                 self.hold_weights(&candidate.cache, Reason::WaitingForTurn { ahead: running });
                 continue;
@@ -74,7 +75,7 @@ impl Planner<'_> {
                 verdict.phase = Phase::Staging;
             }
             // Staged once the promise was seen written down.
-            if has_promise {
+            if ledger.promise(candidate) {
                 self.steps.push(Step::Stage {
                     cache: candidate.cache.clone(),
                     snapshot: candidate.snapshot(),
@@ -97,7 +98,10 @@ struct Ledger {
     before: BTreeMap<CacheId, Bytes>,
     after: BTreeMap<CacheId, Bytes>,
     used: BTreeMap<CacheId, Bytes>,
-    free: Bytes,
+    /// Bytes that may still be written, whoever they are promised to.
+    writable: Bytes,
+    /// Bytes of these that are promised, or taken by whoever came before in this pass.
+    ahead: Bytes,
     free_inodes: u64,
 }
 
@@ -114,11 +118,12 @@ impl Ledger {
             .collect();
         let outstanding =
             |cache: &CacheId, promised: Bytes| promised.less(used.get(cache).copied().unwrap_or_default());
-        let promised_ahead: Bytes = root.promised.iter().map(|(cache, promised)| outstanding(cache, *promised)).sum();
+        let ahead = root.promised.iter().map(|(cache, promised)| outstanding(cache, *promised)).sum();
         Self {
             before: root.promised.clone(),
             after: root.promised.clone(),
-            free: root.room.available.less(root.headroom).less(promised_ahead),
+            writable: root.room.available.less(root.headroom),
+            ahead,
             free_inodes: root.room.inodes_available.saturating_sub(root.headroom_inodes),
             used,
         }
@@ -140,7 +145,8 @@ impl Ledger {
         {
             return Err(Reason::OverLimit { needed, used: candidate.beside(), limit });
         }
-        let free = self.free + self.own(&candidate.cache);
+        // What is promised may be more than there is: others on the filesystem know nothing of promises.
+        let free = self.writable.less(self.ahead.less(self.own(&candidate.cache)));
         let missing = needed.less(candidate.allocated);
         if missing > free {
             return Err(Reason::NoRoom { needed: missing, free });
@@ -151,13 +157,21 @@ impl Ledger {
         Ok(())
     }
 
+    /// Bytes of all of the cache once its candidate is staged.
+    fn wanted(candidate: &Candidate) -> Bytes {
+        candidate.beside() + candidate.needed().max(candidate.allocated)
+    }
+
+    /// Keeps what it needs from those that come after it in this pass.
+    fn take(&mut self, candidate: &Candidate) {
+        let own = self.own(&candidate.cache);
+        self.ahead += Self::wanted(candidate).less(self.used(&candidate.cache)).less(own);
+        self.free_inodes = self.free_inodes.saturating_sub(candidate.inodes());
+    }
+
     /// Promises what it needs; whether that was promised already.
     fn promise(&mut self, candidate: &Candidate) -> bool {
-        let wanted = candidate.beside() + candidate.needed().max(candidate.allocated);
-        let own = self.own(&candidate.cache);
-        let taken = wanted.less(self.used(&candidate.cache)).less(own);
-        self.free = self.free.less(taken);
-        self.free_inodes = self.free_inodes.saturating_sub(candidate.inodes());
+        let wanted = Self::wanted(candidate);
         let had = self.after.get(&candidate.cache).copied().unwrap_or_default();
         if had < wanted {
             self.after.insert(candidate.cache.clone(), wanted);
@@ -179,10 +193,7 @@ impl Ledger {
             .collect();
         let holds_promise = |cache: &CacheId| {
             let stages = |step: &Step| matches!(step, Step::Stage { cache: staged, .. } if staged == cache);
-            let waits = |hold: &crate::hold::Hold| {
-                hold.subject.cache() == Some(cache) && matches!(hold.reason, Reason::WaitingForTurn { .. })
-            };
-            planner.steps.iter().any(stages) || planner.holds.iter().any(waits) || grown.contains(cache)
+            planner.steps.iter().any(stages) || grown.contains(cache)
         };
         let mut shrunk = self.before.clone();
         for (cache, promised) in &self.before {

@@ -18,10 +18,7 @@ use crate::source::Source;
 use crate::time::{BootId, Millis, WallTime};
 
 mod cleaning;
-mod dice;
 mod listing;
-mod property;
-mod settles;
 mod space;
 mod staging;
 mod unwanted;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::hold::{Reason, Subject};
+use crate::hold::Reason;
 use crate::name::CacheId;
-use crate::observed::{CacheView, JobKey, SnapshotView};
+use crate::observed::{CacheView, Current, JobKey, SnapshotView};
 use crate::record::DeploymentRecord;
 use crate::seen::Seen;
 
@@ -29,6 +29,9 @@ impl Planner<'_> {
     }
 
     fn retire(&mut self, cache: &CacheId, view: &CacheView, record: &DeploymentRecord) {
+        if let Current::Foreign(found) = &view.current {
+            return self.hold_weights(cache, Reason::CurrentIsForeign { found: found.clone() });
+        }
         let Some(since) = record.unwanted_since else {
             let record = DeploymentRecord { unwanted_since: Some(self.now.wall), ..record.clone() };
             return self.steps.push(Step::WriteRecord { cache: cache.clone(), record });
@@ -43,17 +46,21 @@ impl Planner<'_> {
         if let Some(snapshot) = view.incoming.keys().next() {
             return self.steps.push(Step::Discard { cache: cache.clone(), snapshot: *snapshot });
         }
-        let step = view.snapshots.iter().find_map(|(snapshot, view)| match view {
-            SnapshotView::Unknown(why) => Some(Err(Reason::CacheUnknown { why: why.clone() })),
-            SnapshotView::Published(_)
-            | SnapshotView::ManifestOnly
-            | SnapshotView::FolderOnly
-            | SnapshotView::Drifted { .. } => Some(Ok(Step::Evict { cache: cache.clone(), snapshot: *snapshot })),
-        });
-        match step {
-            Some(Ok(step)) => self.steps.push(step),
-            Some(Err(reason)) => self.hold(Subject::Weights(cache.clone()), reason),
-            None => self.steps.push(Step::Remove { cache: cache.clone() }),
+        let mut step = None;
+        for (snapshot, found) in &view.snapshots {
+            match found {
+                SnapshotView::Unknown(why) => self.hold_weights(cache, Reason::CacheUnknown { why: why.clone() }),
+                SnapshotView::Published(_)
+                | SnapshotView::ManifestOnly
+                | SnapshotView::FolderOnly
+                | SnapshotView::Drifted { .. } => {
+                    step = step.or_else(|| Some(Step::Evict { cache: cache.clone(), snapshot: *snapshot }));
+                }
+            }
         }
+        if view.snapshots.is_empty() {
+            step = Some(Step::Remove { cache: cache.clone() });
+        }
+        self.steps.extend(step);
     }
 }

@@ -22,7 +22,7 @@ fn a_superseded_snapshot_goes_once_the_target_is_current() {
 #[test]
 fn p05_a_superseded_snapshot_in_use_is_held() {
     superseded(Seen::Present(vec![user(), user()])).check(&[
-        "hold llama InUse: 2 users use it, the first is process 42 (Mount of snapshots/x)",
+        "hold llama InUse: 2 use it, the first is process 42 (Mount of snapshots/x)",
         "llama Ready, target B, serves B",
     ]);
 }
@@ -62,10 +62,8 @@ fn a_folder_without_a_manifest_is_evicted() {
 
 #[test]
 fn an_unreadable_snapshot_is_held_and_not_staged_over() {
-    found(SnapshotView::Unknown("EIO".to_owned())).check(&[
-        "hold llama CacheUnknown: what is on disk cannot be read: EIO",
-        "llama Held, target A",
-    ]);
+    found(SnapshotView::Unknown("EIO".to_owned()))
+        .check(&["hold llama CacheUnknown: what is on disk cannot be read: EIO", "llama Held, target A"]);
 }
 
 #[test]
@@ -115,10 +113,9 @@ fn p10_what_cannot_be_cleaned_away_keeps_no_other_snapshot_from_being_staged() {
 #[test]
 fn a_cleaning_that_failed_waits_and_says_why() {
     let reason = Reason::InUse { users: 1, first: "process 7".to_owned() };
-    superseded(Seen::Present(Vec::new())).failed(JobKey::Clean(id("llama")), reason).check(&[
-        "hold llama InUse: 1 users use it, the first is process 7",
-        "llama Ready, target B, serves B",
-    ]);
+    superseded(Seen::Present(Vec::new()))
+        .failed(JobKey::Clean(id("llama")), reason)
+        .check(&["hold llama InUse: 1 use it, the first is process 7", "llama Ready, target B, serves B"]);
 }
 
 #[test]

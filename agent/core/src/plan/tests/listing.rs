@@ -67,8 +67,11 @@ fn a_cache_with_an_unreadable_record_is_held_and_untouched() {
 
 #[test]
 fn an_unreadable_root_holds_everything() {
-    let mut world =
-        World::new().wants(wanted("llama")).wants(wanted("mistral")).has("llama", serving("llama", A)).listed("llama", A);
+    let mut world = World::new()
+        .wants(wanted("llama"))
+        .wants(wanted("mistral"))
+        .has("llama", serving("llama", A))
+        .listed("llama", A);
     world.observed.root = Seen::Unknown("statvfs: I/O error".to_owned());
     world.observed.condemned = Seen::Present(vec!["old".to_owned()]);
     world.check(&[
@@ -270,8 +273,5 @@ fn p10_a_document_that_cannot_be_read_is_said_and_stops_nothing_else() {
         .wants(wanted("mistral"))
         .has("mistral", serving("mistral", A))
         .listed("mistral", A)
-        .check(&[
-            "hold document llama.yaml Rejected: spec: is not a map",
-            "mistral Ready, target A, serves A",
-        ]);
+        .check(&["hold document llama.yaml Rejected: spec: is not a map", "mistral Ready, target A, serves A"]);
 }

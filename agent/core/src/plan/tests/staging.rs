@@ -9,7 +9,10 @@ pub(super) fn needed() -> Bytes {
 
 fn staging(starts: u32) -> CacheView {
     let in_hand = (starts > 0).then_some(InHand { snapshot: A, starts, begun_at: WALL });
-    CacheView { record: Seen::Present(DeploymentRecord { in_hand, ..record("llama", Some(A)) }), ..empty("llama", None) }
+    CacheView {
+        record: Seen::Present(DeploymentRecord { in_hand, ..record("llama", Some(A)) }),
+        ..empty("llama", None)
+    }
 }
 
 #[test]
@@ -25,10 +28,13 @@ fn what_is_promised_grows_before_anything_is_staged() {
 fn a_snapshot_is_staged_once_its_promise_was_seen() {
     World::new()
         .wants(DesiredCache { priority: 7, ..wanted("llama") })
-        .has("llama", CacheView {
-            record: Seen::Present(DeploymentRecord { priority: 7, ..record("llama", Some(A)) }),
-            ..empty("llama", None)
-        })
+        .has(
+            "llama",
+            CacheView {
+                record: Seen::Present(DeploymentRecord { priority: 7, ..record("llama", Some(A)) }),
+                ..empty("llama", None)
+            },
+        )
         .listed("llama", A)
         .promised("llama", needed())
         .check(&["stage llama A 10.0 GiB at 7", "llama Staging, target A"]);
@@ -108,9 +114,8 @@ fn a_stage_of_a_cache_that_asks_for_no_weights_any_more_is_cancelled_once() {
 
 #[test]
 fn what_was_told_to_stop_is_not_told_again() {
-    let mut world = World::new()
-        .has("llama", empty("llama", Some(A)))
-        .runs(JobKey::Stage(id("llama")), JobKind::Stage(A));
+    let mut world =
+        World::new().has("llama", empty("llama", Some(A))).runs(JobKey::Stage(id("llama")), JobKind::Stage(A));
     world.observed.jobs.values_mut().for_each(|job| job.is_cancelled = true);
     world.check(&[]);
 }

@@ -41,7 +41,7 @@ fn what_is_asked_for_again_is_not_unwanted_any_more() {
 fn p05_what_is_still_in_use_stays_and_says_so() {
     unwanted(Some(LONG_AGO), serving("llama", A))
         .failed(JobKey::Clean(id("llama")), Reason::in_use(&[user()]))
-        .check(&["hold llama InUse: 1 users use it, the first is process 42 (Mount of snapshots/x)"]);
+        .check(&["hold llama InUse: 1 use it, the first is process 42 (Mount of snapshots/x)"]);
 }
 
 #[test]
@@ -62,9 +62,8 @@ fn p08_a_folder_that_is_not_ours_is_left_alone() {
 #[test]
 fn p08_a_foreign_current_keeps_a_folder_from_being_removed() {
     let view = CacheView { current: Current::Foreign("a file".to_owned()), ..empty("llama", None) };
-    unwanted(Some(LONG_AGO), view).check(&[
-        "hold llama CurrentIsForeign: `current` is a file, which this agent did not make; move it away",
-    ]);
+    unwanted(Some(LONG_AGO), view)
+        .check(&["hold llama CurrentIsForeign: `current` is a file, which this agent did not make; move it away"]);
 }
 
 #[test]
