@@ -22,8 +22,9 @@ use crate::verification::first_difference;
 pub struct TreeView {
     /// What was promised to whom.
     pub promised: Seen<BTreeMap<CacheId, Bytes>>,
-    /// What is on disk for each cache.
-    pub caches: BTreeMap<CacheId, Seen<CacheView>>,
+    /// What is on disk for each cache. Unknown where the folders as such cannot be listed: a cache that does not show is then not
+    /// known to be absent.
+    pub caches: Seen<BTreeMap<CacheId, Seen<CacheView>>>,
     /// Trees renamed aside, by name.
     pub condemned: Seen<Vec<String>>,
 }
@@ -47,16 +48,16 @@ pub async fn survey<D: Disk>(tree: Tree<'_, D>) -> TreeView {
         Seen::Unknown(why) => Seen::Unknown(why),
     };
     let condemned = seen(tree.list(condemned()).await.map(|names| names.into_iter().map(|(name, _)| name).collect()));
-    TreeView { promised, caches: caches(tree).await, condemned }
+    TreeView { promised, caches: seen(caches(tree).await), condemned }
 }
 
-async fn caches<D: Disk>(tree: Tree<'_, D>) -> BTreeMap<CacheId, Seen<CacheView>> {
+async fn caches<D: Disk>(tree: Tree<'_, D>) -> Result<BTreeMap<CacheId, Seen<CacheView>>, FileError> {
     let mut caches = BTreeMap::new();
-    for (namespace, kind) in tree.list(deployments()).await.unwrap_or_default() {
+    for (namespace, kind) in or_nothing(tree.list(deployments()).await)? {
         if kind != FileKind::Folder {
             continue;
         }
-        for (name, kind) in tree.list(deployments().entry(&namespace)).await.unwrap_or_default() {
+        for (name, kind) in or_nothing(tree.list(deployments().entry(&namespace)).await)? {
             // What does not carry a name we could have given is not ours.
             let Ok(cache) = CacheId::new(&namespace, &name) else { continue };
             if kind == FileKind::Folder {
@@ -65,7 +66,7 @@ async fn caches<D: Disk>(tree: Tree<'_, D>) -> BTreeMap<CacheId, Seen<CacheView>
             }
         }
     }
-    caches
+    Ok(caches)
 }
 
 async fn look_at_cache<D: Disk>(tree: Tree<'_, D>, layout: &CacheLayout) -> Result<CacheView, FileError> {

@@ -156,8 +156,9 @@ async fn stage_in_hand<W: World>(
     metrics.count(&REUSED, &[], staging.reused().0);
     let moved = Mover::new(world, job, metrics, context, hand, &mut staging).run().await;
     // Also after a failure: what was received is not to be fetched again.
-    staging.mark(tree, world.now().monotonic).await?;
+    let marked = staging.mark(tree, world.now().monotonic).await;
     let moved = moved?;
+    marked?;
     staging.prove_all(tree, world.now().monotonic).await?;
     let whole = staging.whole().ok_or_else(|| {
         let why = "the transfer ended and bytes are missing".to_owned();

@@ -1,13 +1,17 @@
 //! What one pass sees: the tree, the root, the jobs, the listings.
 
+use std::collections::BTreeMap;
+
 use stokehold_core::file_op::Room;
+use stokehold_core::name::CacheId;
 use stokehold_core::observed::{Observed, RootView};
 use stokehold_core::port::Tree;
+use stokehold_core::quantity::Bytes;
 use stokehold_core::seen::Seen;
 use stokehold_core::survey::survey;
 
 use super::Loop;
-use crate::world::{World, share};
+use crate::world::{RootFacts, World, share};
 
 impl<W: World> Loop<W> {
     pub(super) async fn observe(&self) -> Observed {
@@ -19,26 +23,40 @@ impl<W: World> Loop<W> {
             Ok(room) => Seen::Present(room),
             Err(error) => Seen::Unknown(error.to_string()),
         };
-        let root = match (self.world.root(), room, view.promised) {
-            (Seen::Absent, _, _) => Seen::Absent,
-            (Seen::Unknown(why), _, _)
-            | (Seen::Present(_), Seen::Unknown(why), _)
-            | (Seen::Present(_), _, Seen::Unknown(why)) => Seen::Unknown(why),
-            (Seen::Present(_), Seen::Absent, _) => Seen::Unknown("its room was not measured".to_owned()),
-            (Seen::Present(facts), Seen::Present(room), promised) => Seen::Present(RootView {
-                path: facts.path,
-                room,
-                headroom: share(room.capacity.0, facts.headroom_percent),
-                headroom_inodes: share(room.inodes, facts.headroom_inodes_percent).0,
-                promised: match promised {
-                    Seen::Present(promised) => promised,
-                    // No record yet: nothing was promised to anybody.
-                    Seen::Absent | Seen::Unknown(_) => std::collections::BTreeMap::new(),
-                },
-                storage: facts.storage,
-                quota: facts.quota,
-            }),
+        let (root, caches) = match (self.world.root(), room, view.promised, view.caches) {
+            (Seen::Absent, _, _, _) => (Seen::Absent, BTreeMap::new()),
+            (Seen::Unknown(why), _, _, _)
+            | (Seen::Present(_), Seen::Unknown(why), _, _)
+            | (Seen::Present(_), _, Seen::Unknown(why), _)
+            | (Seen::Present(_), _, _, Seen::Unknown(why)) => (Seen::Unknown(why), BTreeMap::new()),
+            (Seen::Present(_), Seen::Absent, _, _) => {
+                (Seen::Unknown("its room was not measured".to_owned()), BTreeMap::new())
+            }
+            (Seen::Present(facts), Seen::Present(room), promised, caches) => {
+                let view = root_view(facts, room, or_nothing(promised));
+                (Seen::Present(view), or_nothing(caches))
+            }
         };
-        Observed { root, caches: view.caches, condemned: view.condemned, listings: self.listings.views(), jobs }
+        Observed { root, caches, condemned: view.condemned, listings: self.listings.views(), jobs }
+    }
+}
+
+fn root_view(facts: RootFacts, room: Room, promised: BTreeMap<CacheId, Bytes>) -> RootView {
+    RootView {
+        path: facts.path,
+        room,
+        headroom: share(room.capacity.0, facts.headroom_percent),
+        headroom_inodes: share(room.inodes, facts.headroom_inodes_percent).0,
+        promised,
+        storage: facts.storage,
+        quota: facts.quota,
+    }
+}
+
+/// What was never written down is nothing yet; what could not be read made the root unknown before.
+fn or_nothing<T: Default>(seen: Seen<T>) -> T {
+    match seen {
+        Seen::Present(found) => found,
+        Seen::Absent | Seen::Unknown(_) => T::default(),
     }
 }
