@@ -7,5 +7,6 @@ pub mod job;
 pub mod metrics;
 pub mod node;
 pub mod run_loop;
+pub mod streams;
 pub mod world;
 mod yaml;

@@ -31,6 +31,7 @@ use tracing::{info, warn};
 use self::listings::Listings;
 use crate::job::{JobBoard, JobEnd, Jobs};
 use crate::metrics::Metrics;
+use crate::streams::Streams;
 use crate::world::World;
 
 /// Look again this often even if nothing seems to have changed: a missed event costs one period.
@@ -78,6 +79,7 @@ pub struct Loop<W: World> {
     settings: LoopSettings,
     metrics: Metrics,
     jobs: Jobs,
+    streams: Streams,
     stop: CancellationToken,
     attempts: Attempts,
     listings: Listings,
@@ -98,7 +100,9 @@ impl<W: World> Loop<W> {
         stop: CancellationToken,
     ) -> Self {
         let jobs = Jobs::new(JobBoard::default(), stop.child_token());
+        let streams = Streams::new(settings.transfer.connections_max);
         Self {
+            streams,
             world,
             desired,
             settings,

@@ -86,6 +86,11 @@ pub enum Event {
         /// How many since the last such event.
         count: u64,
     },
+    /// An attempt waits for its turn: it has no bytes, and that is no stall.
+    Waits {
+        /// Which.
+        attempt: AttemptId,
+    },
     /// An attempt ended; its first `written` bytes are on the disk.
     Ended {
         /// Which.
@@ -206,6 +211,11 @@ impl Transfer {
                     flight.arrived = flight.arrived.saturating_add(count);
                     flight.last_byte = now;
                     self.pace.window_bytes += count;
+                }
+            }
+            Event::Waits { attempt } => {
+                if let Some(flight) = self.flights.get_mut(&attempt) {
+                    flight.last_byte = now;
                 }
             }
             Event::Ended { attempt, written, end } => {

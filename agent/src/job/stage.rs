@@ -5,16 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesOrdered, FuturesUnordered};
+use stokehold_core::arbiter::Claim;
 use stokehold_core::attempt::{Disposition, JobFailure};
+use stokehold_core::checksum::Crc64;
 use stokehold_core::desired::{DesiredWeights, Verification};
 use stokehold_core::file_op::{FileError, FileFault};
-use stokehold_core::hold::Reason;
+use stokehold_core::hold::{Reason, Subject};
 use stokehold_core::journal::Piece;
 use stokehold_core::layout::{CacheLayout, SnapshotLayout};
 use stokehold_core::listing::{Entry, Listing};
@@ -31,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use super::failure::{of_disk, of_origin, of_staging};
 use super::{JobContext, JobEnd};
 use crate::metrics::Metrics;
+use crate::streams::Streams;
 use crate::world::{Fetch, FetchError, FetchOrder, Fetched, World};
 
 mod in_hand;
@@ -55,6 +58,12 @@ pub struct StageJob {
     pub limits: TransferLimits,
     /// Whether published files get the immutable flag.
     pub immutable: bool,
+    /// Where turns on link and disk are had.
+    pub streams: Streams,
+    /// Higher gets its turns first.
+    pub priority: i32,
+    /// For what turns are asked.
+    pub subject: Subject,
 }
 
 /// A snapshot that was staged.
@@ -222,6 +231,7 @@ struct Moved {
 struct Flight {
     file: u32,
     offset: u64,
+    has_turn: Arc<AtomicBool>,
     progress: Arc<AtomicU64>,
     told: u64,
     cancel: CancellationToken,
@@ -315,7 +325,13 @@ impl<'a, W: World> Mover<'a, W> {
         let staged = &order.files[file as usize];
         let progress = Arc::new(AtomicU64::new(0));
         let cancel = CancellationToken::new();
-        let fetch = self.world.fetch().fetch(FetchOrder {
+        let world = self.world.clone();
+        let streams = self.job.streams.clone();
+        let has_turn = Arc::new(AtomicBool::new(false));
+        let is_on = has_turn.clone();
+        let claim =
+            Claim { subject: self.job.subject.clone(), priority: self.job.priority, bytes: Bytes(range.length()) };
+        let order = FetchOrder {
             source: self.job.weights.source.clone(),
             entry: self.entries[file as usize].clone(),
             pin: staged.pin.clone(),
@@ -323,10 +339,22 @@ impl<'a, W: World> Mover<'a, W> {
             to: order.incoming(staged),
             progress: progress.clone(),
             cancel: cancel.clone(),
-        });
+        };
         self.moved.requests += 1;
-        self.flights.insert(attempt, Flight { file, offset: range.start, progress, told: 0, cancel });
-        self.fetches.push(Box::pin(async move { (attempt, fetch.await) }));
+        self.flights.insert(attempt, Flight { file, offset: range.start, has_turn, progress, told: 0, cancel });
+        self.fetches.push(Box::pin(async move {
+            // Each arm is safe to drop: a dropped wait gives up its claim.
+            let _turn = tokio::select! {
+                biased;
+                () = order.cancel.cancelled() => {
+                    let nothing = Fetched { written: Crc64::default(), error: Some(FetchError::Cancelled) };
+                    return (attempt, nothing);
+                }
+                turn = streams.turn(claim) => turn,
+            };
+            is_on.store(true, Ordering::Relaxed);
+            (attempt, world.fetch().fetch(order).await)
+        }));
     }
 
     fn cancel(&self, attempt: AttemptId, outcome: &str) {
@@ -340,6 +368,9 @@ impl<'a, W: World> Mover<'a, W> {
         let now = self.now();
         let mut on_the_way = 0;
         for (attempt, flight) in &mut self.flights {
+            if !flight.has_turn.load(Ordering::Relaxed) {
+                transfer.handle(Event::Waits { attempt: *attempt }, now);
+            }
             let arrived = flight.progress.load(Ordering::Relaxed);
             let count = arrived.saturating_sub(flight.told);
             if count > 0 {

@@ -1,9 +1,11 @@
 //! Saying what was found, then doing what was planned. No choices are made here.
 
 use stokehold_core::attempt::JobFailure;
+use stokehold_core::checksum::SnapshotId;
 use stokehold_core::creation::{create, write_promises, write_record};
 use stokehold_core::desired::Desired;
 use stokehold_core::file_op::FileOp;
+use stokehold_core::hold::Subject;
 use stokehold_core::layout::CacheLayout;
 use stokehold_core::name::CacheId;
 use stokehold_core::observed::{JobKey, JobKind, Observed};
@@ -138,7 +140,7 @@ impl<W: World> Loop<W> {
                 return Ok(true);
             }
             Step::List { cache } => self.start_list(desired, cache),
-            Step::Stage { cache, snapshot, .. } => self.start_stage(desired, cache, *snapshot),
+            Step::Stage { cache, snapshot, priority, .. } => self.start_stage(desired, cache, *snapshot, *priority),
         }
         Ok(false)
     }
@@ -158,7 +160,7 @@ impl<W: World> Loop<W> {
         self.jobs.start(JobKey::List(cache.clone()), JobKind::List, now, |context| list::run(world, weights, context));
     }
 
-    fn start_stage(&mut self, desired: &Desired, cache: &CacheId, snapshot: stokehold_core::checksum::SnapshotId) {
+    fn start_stage(&mut self, desired: &Desired, cache: &CacheId, snapshot: SnapshotId, priority: i32) {
         let Some(weights) = desired.caches.get(cache).and_then(|cache| cache.weights.clone()) else { return };
         // Not known any more: listed again, and staged after that.
         let Some(listing) = self.listings.files(cache, snapshot) else { return };
@@ -170,6 +172,9 @@ impl<W: World> Loop<W> {
             cache: Some(layout),
             limits: self.settings.transfer.clone(),
             immutable: self.settings.immutable,
+            streams: self.streams.clone(),
+            priority,
+            subject: Subject::Weights(cache.clone()),
         };
         let (world, metrics) = (self.world.clone(), self.metrics.clone());
         let now = world.now().monotonic;

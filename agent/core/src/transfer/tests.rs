@@ -64,6 +64,14 @@ fn c024_an_attempt_without_a_byte_is_cancelled_and_its_rest_asked_for_again() {
 }
 
 #[test]
+fn an_attempt_that_waits_for_its_turn_does_not_stall() {
+    let mut transfer = Transfer::new(limits(), &[(0, range(0, 100))], 0, Millis(0));
+    let _first = transfer.next(Millis(0));
+    transfer.handle(Event::Waits { attempt: AttemptId(0) }, Millis(19_000));
+    assert_eq!(transfer.next(Millis(25_000)), [Ask::WaitUntil(Millis(39_000))]);
+}
+
+#[test]
 fn c035_many_throttles_at_once_halve_once_and_the_wait_asked_for_is_kept() {
     let mut limits = limits();
     limits.connections_start = 4;
