@@ -120,8 +120,8 @@ impl Folder {
             let found = match read_file(&self.path.join(&file)) {
                 Ok(text) => pieces(&file, &text),
                 Err(reason) => {
-                    let unreadable = Unreadable { cache: None, may_be_policy: false, reason };
-                    vec![Piece { place: file.clone(), document: Err(unreadable), hides: true }]
+                    let unreadable = Unreadable { cache: None, may_be_policy: false, hides_caches: true, reason };
+                    vec![Piece { place: file.clone(), document: Err(unreadable) }]
                 }
             };
             let remembered = self.remembered.entry(file).or_default();
@@ -134,7 +134,7 @@ impl Folder {
 /// What a file says now, completed by what it last said where something in it cannot be recognised.
 fn with_memory(mut found: Vec<Piece>, remembered: &mut Remembered) -> Vec<Offered> {
     let seen: BTreeSet<CacheId> = found.iter().filter_map(Piece::cache).collect();
-    let hidden = found.iter().find(|piece| piece.hides).cloned();
+    let hidden = found.iter().find(|piece| piece.hides()).cloned();
     let policies: Vec<(String, CachePolicyDocument)> = found
         .iter()
         .filter_map(|piece| match &piece.document {
@@ -169,7 +169,7 @@ fn with_memory(mut found: Vec<Piece>, remembered: &mut Remembered) -> Vec<Offere
     let mut offered = Vec::new();
     for piece in found {
         // Where it is known which caches a broken piece takes away, they are named instead.
-        if piece.hides && !lost.is_empty() {
+        if piece.hides() && !lost.is_empty() {
             continue;
         }
         offered.push(Offered { place: piece.place, document: piece.document });
@@ -177,7 +177,12 @@ fn with_memory(mut found: Vec<Piece>, remembered: &mut Remembered) -> Vec<Offere
     if let Some(Piece { place, document: Err(bad), .. }) = hidden {
         offered.extend(lost.into_iter().map(|cache| Offered {
             place: place.clone(),
-            document: Err(Unreadable { cache: Some(cache), may_be_policy: false, reason: bad.reason.clone() }),
+            document: Err(Unreadable {
+                cache: Some(cache),
+                may_be_policy: false,
+                hides_caches: false,
+                reason: bad.reason.clone(),
+            }),
         }));
     }
     offered.extend(

@@ -28,6 +28,8 @@ pub struct Desired {
     pub caches: BTreeMap<CacheId, DesiredCache>,
     /// What was offered and could not be read; nothing else is lost by it.
     pub rejected: Vec<Rejected>,
+    /// A document could not even be recognised: it may ask for any cache, so nothing on disk counts as unwanted meanwhile.
+    pub may_hide_caches: bool,
 }
 
 /// A document that was not accepted.

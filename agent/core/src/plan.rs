@@ -267,7 +267,7 @@ impl Planner<'_> {
         let spared: BTreeSet<&CacheId> =
             desired.rejected.iter().filter_map(|rejected| rejected.cache.as_ref()).collect();
         for (id, seen) in &self.observed.caches {
-            if !desired.caches.contains_key(id) && !spared.contains(id) {
+            if !desired.caches.contains_key(id) && !spared.contains(id) && !desired.may_hide_caches {
                 self.unwanted(id, seen);
             }
         }

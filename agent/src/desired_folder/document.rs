@@ -25,11 +25,14 @@ pub(super) struct Piece {
     pub(super) place: String,
     /// What it is.
     pub(super) document: Result<Document, Unreadable>,
-    /// Whether it may be a document of ours that is not recognised any more.
-    pub(super) hides: bool,
 }
 
 impl Piece {
+    /// Whether it may be a document of ours that is not recognised any more.
+    pub(super) fn hides(&self) -> bool {
+        matches!(&self.document, Err(unreadable) if unreadable.hides_caches)
+    }
+
     /// Which cache it is about, as far as that can be known.
     pub(super) fn cache(&self) -> Option<CacheId> {
         match &self.document {
@@ -46,8 +49,9 @@ pub(super) fn pieces(file: &str, text: &str) -> Vec<Piece> {
     for part in split(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         if found.len() == DOCUMENTS_MAX {
             let reason = format!("the file holds more than {DOCUMENTS_MAX} documents; the rest is not read");
-            let unreadable = Unreadable { cache: None, may_be_policy: text.contains(KIND_POLICY), reason };
-            found.push(Piece { place: format!("{file}:{}", part.line), document: Err(unreadable), hides: true });
+            let unreadable =
+                Unreadable { cache: None, may_be_policy: text.contains(KIND_POLICY), hides_caches: true, reason };
+            found.push(Piece { place: format!("{file}:{}", part.line), document: Err(unreadable) });
             break;
         }
         found.push(part.read(file));
@@ -108,7 +112,7 @@ impl Part<'_> {
             },
         };
         match document {
-            Ok(document) => Piece { place: self.place(file), document: Ok(document), hides: false },
+            Ok(document) => Piece { place: self.place(file), document: Ok(document) },
             Err(error) => self.broken(file, &head, &error),
         }
     }
@@ -129,8 +133,9 @@ impl Part<'_> {
             Some(kind) => kind == KIND_POLICY,
             None => self.text.contains(KIND_POLICY),
         };
-        let unreadable = Unreadable { cache: head.cache(), may_be_policy, reason };
-        Piece { place, hides: unreadable.cache.is_none(), document: Err(unreadable) }
+        let cache = head.cache();
+        let unreadable = Unreadable { hides_caches: cache.is_none(), cache, may_be_policy, reason };
+        Piece { place, document: Err(unreadable) }
     }
 
     /// A document that can be read and is none that this release knows.
@@ -138,8 +143,8 @@ impl Part<'_> {
         let is_other_kind = head.kind.as_deref().is_some_and(|kind| kind != KIND_CACHE && kind != KIND_POLICY);
         let cache = if is_other_kind { None } else { head.cache() };
         let may_be_policy = head.kind.as_deref() == Some(KIND_POLICY);
-        let hides = !is_other_kind && cache.is_none();
-        Piece { place: self.place(file), document: Err(Unreadable { cache, may_be_policy, reason }), hides }
+        let hides_caches = !is_other_kind && cache.is_none();
+        Piece { place: self.place(file), document: Err(Unreadable { cache, may_be_policy, hides_caches, reason }) }
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Unreadable {
     pub cache: Option<CacheId>,
     /// Whether it is, or may be, a `CachePolicy`: what it forbids is not known, so nothing is allowed until it can be read.
     pub may_be_policy: bool,
+    /// Whether it may ask for caches that nothing else names.
+    pub hides_caches: bool,
     /// What is wrong.
     pub reason: String,
 }
@@ -55,6 +57,7 @@ pub fn desired(offered: Vec<Offered>) -> Desired {
     let mut caches = Vec::new();
     let mut policies: BTreeMap<String, (String, Policy)> = BTreeMap::new();
     let mut unknown_policy = None;
+    let mut may_hide_caches = false;
     for Offered { place, document } in offered {
         match document {
             Ok(Document::InferenceCache(document)) => caches.push((place, document)),
@@ -73,7 +76,8 @@ pub fn desired(offered: Vec<Offered>) -> Desired {
                     rejected.push(bad);
                 }
             },
-            Err(Unreadable { cache, may_be_policy, reason }) => {
+            Err(Unreadable { cache, may_be_policy, hides_caches, reason }) => {
+                may_hide_caches |= hides_caches;
                 if may_be_policy {
                     unknown_policy.get_or_insert_with(|| place.clone());
                 }
@@ -82,7 +86,7 @@ pub fn desired(offered: Vec<Offered>) -> Desired {
         }
     }
     let policies: Vec<Policy> = policies.into_values().map(|(_place, policy)| policy).collect();
-    let mut desired = Desired { caches: BTreeMap::new(), rejected };
+    let mut desired = Desired { caches: BTreeMap::new(), rejected, may_hide_caches };
     let mut places: BTreeMap<CacheId, String> = BTreeMap::new();
     for (place, document) in caches {
         match accept(&place, *document, &policies, Mode::Standalone) {
@@ -212,7 +216,8 @@ fn weights(spec: Option<&WeightsSpec>) -> Result<Option<DesiredWeights>, String>
     };
     // Each glob was read alone; together they can still be too large to compile.
     weights.filter().map_err(|error| format!("{path}.include and exclude: {error}"))?;
-    Ok(Some(weights))
+    // With credentials of its own it must not be read with the agent's: those may reach more than its owner may.
+    Ok(spec.credentials.is_none().then_some(weights))
 }
 
 /// The source where this release can read its kind.

@@ -27,7 +27,7 @@ fn offered(place: &str, document: Document) -> Offered {
 }
 
 fn unreadable(place: &str, cache: Option<CacheId>, may_be_policy: bool) -> Offered {
-    let unreadable = Unreadable { cache, may_be_policy, reason: "broken".to_owned() };
+    let unreadable = Unreadable { hides_caches: cache.is_none(), cache, may_be_policy, reason: "broken".to_owned() };
     Offered { place: place.to_owned(), document: Err(unreadable) }
 }
 

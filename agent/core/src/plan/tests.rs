@@ -10,15 +10,15 @@ use crate::attempt::{Disposition, JobFailure};
 use crate::desired::{DesiredWeights, Rejected, Update, Verification};
 use crate::file_op::{Room, User, UserSource};
 use crate::listing::ListingSummary;
-use crate::observed::{
-    CacheView, Current, JobView, ListingView, Published, QuotaMechanism, SnapshotView, Storage,
-};
+use crate::observed::{CacheView, Current, JobView, ListingView, Published, QuotaMechanism, SnapshotView, Storage};
 use crate::record::{InHand, RECORD_VERSION};
 use crate::source::Source;
 use crate::time::{BootId, Millis, WallTime};
 
 mod cleaning;
+mod dice;
 mod listing;
+mod property;
 mod space;
 mod staging;
 mod unwanted;

@@ -32,7 +32,7 @@ fn desired(asks_for_images: bool) -> Desired {
         not_in_this_release: Vec::new(),
         refused: None,
     };
-    Desired { caches: BTreeMap::from([(id("llama"), cache)]), rejected: Vec::new() }
+    Desired { caches: BTreeMap::from([(id("llama"), cache)]), ..Desired::default() }
 }
 
 fn observed(storage: Seen<Storage>) -> Observed {
