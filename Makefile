@@ -86,9 +86,8 @@ demo: ## stage a made model, kill and resume the agent, show it ready (no root, 
 
 .PHONY: bench
 bench: ## staging 2 GiB beside cp of the same bytes, and the idle agent; needs 10 GB of disk and python3 with pip; ROUNDS=5
-	@$(CARGO) build --quiet --profile speed -p stokehold
-	@STOKEHOLD_BIN=$$(ls -d "$$PWD"/target/*/speed/stokehold | head -n 1) $(CARGO) run --quiet -p stokehold-tests --bin bench -- $(or $(ROUNDS),5)
-
+	@cargo build --quiet --profile speed -p stokehold
+	@STOKEHOLD_BIN=$$(ls -d "$$PWD"/target/*/speed/stokehold | head -n 1) cargo run --quiet -p stokehold-tests --bin bench -- $(or $(ROUNDS),5)
 
 .PHONY: demo-cluster
 demo-cluster: ## a two-node Kubernetes cluster with the manifests as shipped
