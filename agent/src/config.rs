@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use stokehold_core::quantity::Bytes;
 
 mod check;
@@ -79,6 +80,10 @@ pub struct RunFlags {
     /// Folder of secrets, as NAMESPACE/NAME/KEY
     #[arg(long, env = "STOKEHOLD_SECRETS", value_name = "DIR")]
     pub secrets: Option<PathBuf>,
+    /// Use a root that is not on local NVMe
+    #[arg(long, env = "STOKEHOLD_ALLOW_NON_LOCAL", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    pub allow_non_local: Option<bool>,
 }
 
 /// How the agent is set up.
@@ -253,7 +258,7 @@ impl Config {
             containerd: path("containerd", &flags.containerd, &file.containerd)?
                 .unwrap_or_else(|| PathBuf::from(CONTAINERD_DEFAULT)),
             secrets: path("secrets", &flags.secrets, &file.secrets)?,
-            allow_non_local: file.allow_non_local.unwrap_or(false),
+            allow_non_local: flags.allow_non_local.or(file.allow_non_local).unwrap_or(false),
             immutable: file.immutable.unwrap_or(true),
             headroom: file.headroom()?,
             transfer: file.transfer()?,

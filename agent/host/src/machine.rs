@@ -97,6 +97,16 @@ pub fn storage(root: &CacheRoot) -> Storage {
     }
 }
 
+/// What the filesystem of some folder stands on; the folder need not be ours.
+#[must_use]
+pub fn storage_at(folder: &Path) -> Storage {
+    use std::os::unix::fs::MetadataExt as _;
+    match fs::metadata(folder) {
+        Ok(found) => storage::of(Path::new("/sys"), (libc::major(found.dev()), libc::minor(found.dev()))),
+        Err(error) => Storage::Unknown(format!("{} cannot be looked at: {error}", folder.display())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

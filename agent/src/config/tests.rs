@@ -86,7 +86,7 @@ fn every_flag_has_a_twin_in_the_environment() {
     let command = Line::command();
     let flags: Vec<_> =
         command.get_arguments().filter(|flag| flag.get_long().is_some_and(|long| long != "help")).collect();
-    assert_eq!(flags.len(), 9);
+    assert_eq!(flags.len(), 10);
     for flag in flags {
         let long = flag.get_long().expect("has one");
         let want = format!("STOKEHOLD_{}", long.to_ascii_uppercase().replace('-', "_"));

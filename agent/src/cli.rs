@@ -1,0 +1,53 @@
+//! The command line: what may be said, and with which code the program ends.
+//!
+//! In go words, out come checked commands; each command is a module. Deliberately absent: what the agent does.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::RunFlags;
+
+pub mod run;
+
+/// Keeps AI inference nodes hot: model weights on local NVMe before a replica asks
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = "Exit codes: 0 ok, 1 failed, 2 usage, 3 held.", max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the agent until it is told to stop
+    Run(RunFlags),
+}
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It did what was asked.
+    Done,
+    /// It failed; standard error says why.
+    Failed,
+    /// What was asked for is held; the output says why.
+    Held,
+    /// A person stopped it, or a signal did.
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            // 2 is clap's, for usage.
+            Exit::Held => 3,
+            // As shells have it: 128 and the number of SIGINT.
+            Exit::Interrupted => 130,
+        })
+    }
+}
