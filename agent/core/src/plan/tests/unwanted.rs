@@ -85,3 +85,10 @@ fn a_rejected_document_spares_its_cache() {
 fn a_cache_that_is_worked_on_is_not_touched() {
     unwanted(Some(LONG_AGO), serving("llama", A)).runs(JobKey::Clean(id("llama")), JobKind::Evict(A)).check(&[]);
 }
+
+#[test]
+fn while_what_is_asked_for_may_be_hidden_nothing_counts_as_unwanted() {
+    let mut world = unwanted(Some(LONG_AGO), serving("llama", A));
+    world.desired.may_hide_caches = true;
+    world.check(&[]);
+}
