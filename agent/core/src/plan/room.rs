@@ -21,6 +21,19 @@ const OVERHEAD: Bytes = Bytes(16 << 20);
 /// Inodes for our own files and folders beside those of the snapshot.
 const OVERHEAD_INODES: u64 = 64;
 
+/// Bytes that a listing takes on the disk, with what the filesystem takes beside the files.
+#[must_use]
+pub const fn bytes_needed(listing: &ListingSummary) -> Bytes {
+    let blocks = listing.blocks.0;
+    Bytes(blocks.saturating_add(blocks / 100 * OVERHEAD_PERCENT).saturating_add(OVERHEAD.0))
+}
+
+/// Inodes that a listing takes, with our own beside it.
+#[must_use]
+pub const fn inodes_needed(listing: &ListingSummary) -> u64 {
+    listing.files + listing.folders + OVERHEAD_INODES
+}
+
 /// A snapshot that should be staged and could be, if there is room.
 pub(super) struct Candidate {
     pub(super) cache: CacheId,
@@ -38,9 +51,8 @@ impl Candidate {
         self.summary.snapshot
     }
 
-    /// Bytes the snapshot takes, with what the filesystem takes beside it.
     fn needed(&self) -> Bytes {
-        self.summary.blocks + Bytes(self.summary.blocks.0 / 100 * OVERHEAD_PERCENT) + OVERHEAD
+        bytes_needed(&self.summary)
     }
 
     /// Bytes of the cache beside this snapshot.

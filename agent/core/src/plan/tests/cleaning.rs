@@ -88,12 +88,12 @@ fn what_was_left_half_way_of_a_published_snapshot_is_discarded() {
 #[test]
 fn one_thing_is_cleaned_at_a_time_and_first_what_keeps_the_target_from_being_served() {
     let drifted = SnapshotView::Drifted { file: "f".to_owned(), what: "is missing".to_owned() };
-    let view = with(with(serving("llama", A), A, drifted), B, SnapshotView::FolderOnly);
+    let view = with(with(serving("llama", B), B, drifted), A, SnapshotView::FolderOnly);
     World::new()
         .wants(wanted("llama"))
         .has("llama", CacheView { incoming: [(C, gib(1))].into(), ..view })
-        .listed("llama", A)
-        .check(&["verify llama A", "hold llama Corrupt: f is missing", "llama Held, target A"]);
+        .listed("llama", B)
+        .check(&["verify llama B", "hold llama Corrupt: f is missing", "llama Held, target B"]);
 }
 
 #[test]

@@ -84,10 +84,9 @@ proptest! {
                 Seen::Present(root) => root.promised.get(cache).copied(),
                 Seen::Absent | Seen::Unknown(_) => None,
             };
-            let has_step = plan.steps.iter().any(|step| match step {
-                Step::GrowPromises { promised } => promised.get(cache).copied() > before,
-                Step::CancelJob { .. } => false,
-                other => cache_of(other) == Some(cache),
+            let has_step = plan.steps.iter().any(|step| {
+                let grows = matches!(step, Step::GrowPromises { promised } if promised.get(cache).copied() > before);
+                grows || (cache_of(step) == Some(cache) && !matches!(step, Step::CancelJob { .. }))
             });
             let has_job = world.observed.jobs.keys().any(|key| key.cache() == Some(cache));
             let has_hold = plan.holds.iter().any(|hold| hold.subject.cache() == Some(cache));

@@ -73,7 +73,7 @@ proptest! {
                 Some(Reason::OverLimit { needed, used, limit }) => *needed + *used > *limit,
                 Some(Reason::OriginChanged { target, offered }) => target != offered,
                 Some(Reason::RevisionNotOffered { wanted, offered }) => wanted != offered,
-                _ => false,
+                Some(_) | None => false,
             };
             prop_assert!(is_right, "{cache} in {:#?}", lines(&plan));
         }
