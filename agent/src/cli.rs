@@ -8,7 +8,12 @@ use clap::{Parser, Subcommand};
 
 use crate::config::RunFlags;
 
+mod log;
+mod output;
 pub mod run;
+pub mod stage;
+
+pub use output::Format;
 
 /// Keeps AI inference nodes hot: model weights on local NVMe before a replica asks
 #[derive(Debug, Parser)]
@@ -24,6 +29,8 @@ pub struct Cli {
 pub enum Command {
     /// Run the agent until it is told to stop
     Run(RunFlags),
+    /// Stage one source to a folder, once: whole and verified, or not at all
+    Stage(stage::StageFlags),
 }
 
 /// How the program ends.

@@ -56,6 +56,13 @@ impl Progress {
         self.total.store(total.0, Ordering::Relaxed);
         self.rate.store(rate.0, Ordering::Relaxed);
     }
+
+    /// What was last shown: what is there, what there will be, and the bytes a second.
+    #[must_use]
+    pub fn shown(&self) -> (Bytes, Bytes, Bytes) {
+        let bytes = |number: &AtomicU64| Bytes(number.load(Ordering::Relaxed));
+        (bytes(&self.done), bytes(&self.total), bytes(&self.rate))
+    }
 }
 
 #[derive(Debug)]
@@ -84,13 +91,9 @@ impl JobBoard {
     #[must_use]
     pub fn view(&self) -> BTreeMap<JobKey, JobView> {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let view = |job: &Running| JobView {
-            kind: job.kind,
-            is_cancelled: job.cancel.is_cancelled(),
-            done: Bytes(job.progress.done.load(Ordering::Relaxed)),
-            total: Bytes(job.progress.total.load(Ordering::Relaxed)),
-            rate: Bytes(job.progress.rate.load(Ordering::Relaxed)),
-            since: job.since,
+        let view = |job: &Running| {
+            let (done, total, rate) = job.progress.shown();
+            JobView { kind: job.kind, is_cancelled: job.cancel.is_cancelled(), done, total, rate, since: job.since }
         };
         running.iter().map(|(key, job)| (key.clone(), view(job))).collect()
     }

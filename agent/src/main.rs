@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser as _;
-use stokehold::cli::{Cli, Command, Exit, run};
+use stokehold::cli::{Cli, Command, Exit, run, stage};
 
 fn main() -> ExitCode {
     // Before anything else: it must come before the first thread and the first look-up of a name.
@@ -21,5 +21,6 @@ fn main() -> ExitCode {
 fn go(command: Command) -> Result<Exit> {
     match command {
         Command::Run(flags) => Ok(run::run(&flags)?),
+        Command::Stage(flags) => Ok(stage::run(&flags)?),
     }
 }

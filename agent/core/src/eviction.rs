@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::checksum::SnapshotId;
 use crate::file_op::{FileError, FileFault, FileKind, FileOp, User};
-use crate::layout::{CacheLayout, TreePath, condemned, condemned_tree, current_target};
+use crate::layout::{CacheLayout, TreePath, condemned_tree, current_target};
 use crate::port::{Disk, Tree};
 use crate::publishing::point_current;
 use crate::seen::Seen;
@@ -58,6 +58,8 @@ pub async fn evict<D: Disk>(
     let is_vouched_for = tree.stat(places.manifest.clone()).await.is_ok();
     let was_current = tree.read_link(layout.current()).await.is_ok_and(|target| target == current_target(Some(id)));
     if was_current {
+        // Looked at before too: `current` of what is in use does not move for a moment at every try.
+        unused(tree, &places.published).await?;
         point_current(tree, layout, None).await?;
     }
     let aside = condemned_tree(id, random);
@@ -100,17 +102,28 @@ async fn rename_durably<D: Disk>(tree: Tree<'_, D>, from: &TreePath, to: &TreePa
     tree.act(FileOp::SyncDir { path: from.parent() }).await
 }
 
-/// Deletes a condemned tree file by file, each only while nobody uses it.
+/// Deletes a tree that was renamed aside, file by file, each only while nobody uses it.
 ///
 /// # Errors
 /// [`EvictError::InUse`] at the first file that somebody has open; what was deleted before is gone.
 pub async fn delete_condemned<D: Disk>(tree: Tree<'_, D>, path: &TreePath) -> Result<(), EvictError> {
+    match unused(tree, path).await {
+        Err(EvictError::Disk(error)) if error.fault == FileFault::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => delete_unpublished(tree, path).await,
+    }
+}
+
+/// Deletes a tree that nobody was ever told of, file by file, each only while nobody has it open.
+///
+/// # Errors
+/// [`EvictError::InUse`] at the first file that somebody has open; what was deleted before is gone.
+pub async fn delete_unpublished<D: Disk>(tree: Tree<'_, D>, path: &TreePath) -> Result<(), EvictError> {
     let entries = match tree.walk(path.clone()).await {
         Ok(entries) => entries,
         Err(error) if error.fault == FileFault::NotFound => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    unused(tree, path).await?;
     tree.act(FileOp::SetMode { path: path.clone(), mode: OPEN_MODE }).await?;
     for folder in entries.iter().filter(|entry| entry.stat.kind == FileKind::Folder) {
         tree.act(FileOp::SetMode { path: path.entry(&folder.path), mode: OPEN_MODE }).await?;
@@ -135,7 +148,7 @@ pub async fn delete_condemned<D: Disk>(tree: Tree<'_, D>, path: &TreePath) -> Re
         }
     }
     tree.act(FileOp::RemoveDir { path: path.clone() }).await?;
-    tree.act(FileOp::SyncDir { path: condemned() }).await?;
+    tree.act(FileOp::SyncDir { path: path.parent() }).await?;
     Ok(())
 }
 

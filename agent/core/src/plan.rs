@@ -23,6 +23,8 @@ use crate::record::DeploymentRecord;
 use crate::seen::Seen;
 use crate::time::Now;
 
+pub use room::{bytes_needed, inodes_needed};
+
 /// One thing to do. The order of the variants is the order of execution: what frees space comes before what takes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "camelCase")]
@@ -307,7 +309,11 @@ impl Planner<'_> {
 
     /// Condemned trees are deleted while no cleaning is under way: one of them may be a cleaning's own.
     fn sweep(&mut self) {
-        let Seen::Present(trees) = &self.observed.condemned else { return };
+        let trees = match &self.observed.condemned {
+            Seen::Present(trees) => trees,
+            Seen::Absent => return,
+            Seen::Unknown(why) => return self.hold(Subject::Node, Reason::DiskError { why: why.clone() }),
+        };
         let is_busy = self.observed.jobs.keys().any(|key| matches!(key, JobKey::Clean(_) | JobKey::Sweep));
         let starts_cleaning = self
             .steps

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::Exit;
+use super::{Exit, log};
 use crate::config::{Config, ConfigError, RunFlags};
 use crate::data_plane::DataPlane;
 use crate::desired_folder::{self, Folder, FolderError};
@@ -33,7 +33,6 @@ use crate::server::Shown;
 use crate::service::ServiceManager;
 
 mod liveness;
-mod log;
 mod socket;
 
 /// Threads for the loop, jobs and servers; bytes move on threads of their own.

@@ -9,7 +9,7 @@ use crate::checksum::SnapshotId;
 use crate::hold::Reason;
 use crate::listing::ListingSummary;
 use crate::name::CacheId;
-use crate::observed::{JobKind, RootView};
+use crate::observed::{JobKey, JobKind, RootView};
 use crate::quantity::Bytes;
 use crate::seen::Seen;
 
@@ -44,6 +44,10 @@ pub(super) struct Candidate {
     pub(super) used: Bytes,
     /// Bytes of this very snapshot that are allocated already.
     pub(super) allocated: Bytes,
+    /// Whether its files and folders were made already.
+    pub(super) is_begun: bool,
+    /// Another snapshot of the cache that nothing vouches for any more, to go where room is short.
+    pub(super) victim: Option<SnapshotId>,
 }
 
 impl Candidate {
@@ -74,6 +78,7 @@ impl Planner<'_> {
         for candidate in &candidates {
             if let Err(reason) = ledger.fits(candidate, root) {
                 self.hold_weights(&candidate.cache, reason);
+                self.give_way(candidate);
                 continue;
             }
             ledger.take(candidate);
@@ -97,6 +102,14 @@ impl Planner<'_> {
             }
         }
         self.steps.extend(ledger.steps(self));
+    }
+
+    /// Where room is short, a snapshot of the same cache that nothing vouches for any more goes first.
+    fn give_way(&mut self, candidate: &Candidate) {
+        let Some(snapshot) = candidate.victim else { return };
+        if self.attempts.barring(&JobKey::Clean(candidate.cache.clone()), self.now.monotonic).is_none() {
+            self.steps.push(Step::Evict { cache: candidate.cache.clone(), snapshot });
+        }
     }
 
     fn running_stages(&self) -> u32 {

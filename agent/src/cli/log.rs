@@ -1,4 +1,4 @@
-//! The log of the agent: to standard error, as text for people or JSON for machines.
+//! The log: to standard error, as text for people or JSON for machines.
 
 use std::io::IsTerminal as _;
 
