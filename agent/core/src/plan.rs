@@ -273,7 +273,7 @@ impl Planner<'_> {
                 self.unwanted(id, seen);
             }
         }
-        self.cancel_orphans(desired);
+        self.cancel_orphans(desired, &spared);
         self.sweep();
         self.admit(root);
         self.settle_phases();
@@ -294,12 +294,13 @@ impl Planner<'_> {
         }
     }
 
-    /// Jobs of caches that nobody asks for any more stop.
-    fn cancel_orphans(&mut self, desired: &Desired) {
+    /// Jobs of caches that nobody asks for any more stop. Those of a document that cannot be read just now go on.
+    fn cancel_orphans(&mut self, desired: &Desired, spared: &BTreeSet<&CacheId>) {
         for (key, job) in &self.observed.jobs {
-            let is_orphan = key.cache().is_some_and(|cache| {
-                desired.caches.get(cache).is_none_or(|cache| cache.weights.is_none() || cache.refused.is_some())
-            });
+            let is_orphan = key.cache().is_some_and(|cache| !spared.contains(cache))
+                && key.cache().is_some_and(|cache| {
+                    desired.caches.get(cache).is_none_or(|cache| cache.weights.is_none() || cache.refused.is_some())
+                });
             let stops = matches!(job.kind, JobKind::Stage(_) | JobKind::List);
             if is_orphan && stops && !job.is_cancelled {
                 self.steps.push(Step::CancelJob { key: key.clone() });

@@ -90,14 +90,15 @@ pub fn report(desired: &Desired, observed: &Observed, plan: &Plan) -> Report {
     for (id, cache) in &desired.caches {
         let Some(verdict) = plan.verdicts.get(id) else { continue };
         let served = verdict.served.filter(|snapshot| !is_withdrawn(plan, id, *snapshot));
+        // Images are not brought here yet, so what asks for them is never all here.
+        let is_all_here = served.is_some() && verdict.target == served && !cache.asks_for_images;
         if let Some(snapshot) = served {
             report.labels.insert(format!("{WEIGHTS_LABEL_PREFIX}{}", id.slug()), snapshot.to_string());
-            // Images are not brought here yet, so what asks for them is never all here.
-            if verdict.target == Some(snapshot) && !cache.asks_for_images {
+            if is_all_here {
                 report.labels.insert(format!("{WARM_LABEL_PREFIX}{}", id.slug()), snapshot.to_string());
             }
         }
-        report.conditions.extend(cache_conditions(id, verdict, &plan.holds));
+        report.conditions.extend(cache_conditions(id, verdict, &plan.holds, is_all_here));
     }
     report.annotations.insert(STATE_ANNOTATION.to_owned(), state(&plan.verdicts));
     report
@@ -152,11 +153,12 @@ fn node_conditions(observed: &Observed, report: &mut Report) {
     }
 }
 
-fn cache_conditions(id: &CacheId, verdict: &Verdict, holds: &[Hold]) -> Vec<Condition> {
+fn cache_conditions(id: &CacheId, verdict: &Verdict, holds: &[Hold], is_all_here: bool) -> Vec<Condition> {
     let own = || holds.iter().filter(|hold| hold.subject.cache() == Some(id));
     let first = own().find(|hold| hold.reason.stands_in_the_way());
     let (status, reason, message) = match (verdict.phase, first) {
-        (Phase::Ready, None) => {
+        // What else is held, such as a look at the origin that failed, takes nothing away from what is here.
+        (_, _) if is_all_here => {
             let target = verdict.target.map(|target| target.to_string()).unwrap_or_default();
             (
                 ConditionStatus::True,
@@ -164,14 +166,12 @@ fn cache_conditions(id: &CacheId, verdict: &Verdict, holds: &[Hold]) -> Vec<Cond
                 format!("{target} is published, {} bytes", verdict.bytes_total.0),
             )
         }
-        (Phase::Ready | Phase::Held | Phase::Cold | Phase::Staging, Some(hold)) => {
-            (ConditionStatus::False, hold.reason.name().to_owned(), hold.reason.to_string())
-        }
+        (_, Some(hold)) => (ConditionStatus::False, hold.reason.name().to_owned(), hold.reason.to_string()),
         (Phase::Staging, None) => {
             let message = format!("{} of {} are here", verdict.bytes_done, verdict.bytes_total);
             (ConditionStatus::False, "Staging".to_owned(), message)
         }
-        (Phase::Held | Phase::Cold, None) => {
+        (Phase::Ready | Phase::Held | Phase::Cold, None) => {
             (ConditionStatus::False, "Cold".to_owned(), "nothing is published yet".to_owned())
         }
     };

@@ -245,7 +245,28 @@ impl<'a> Planner<'a> {
             summary: offered.clone(),
             used: view.used,
             allocated: view.incoming.get(&target).copied().unwrap_or(Bytes::ZERO),
+            is_begun: view.incoming.contains_key(&target),
+            victim: self.unvouched(id, view, target),
         });
+    }
+
+    /// A published snapshot beside the target that is not served to anybody and, as far as a pass can see, not in use.
+    fn unvouched(&self, id: &CacheId, view: &CacheView, target: SnapshotId) -> Option<SnapshotId> {
+        let served = self.verdicts[id].served;
+        let others = view.snapshots.iter().filter(|(snapshot, _)| **snapshot != target && served != Some(**snapshot));
+        let unused = others.filter(|(snapshot, found)| match found {
+            SnapshotView::Published(found) => match &found.users {
+                Seen::Absent => true,
+                Seen::Present(users) => users.is_empty(),
+                // Not looked at while it is pointed to: the eviction itself looks.
+                Seen::Unknown(_) => view.current == Current::Snapshot(**snapshot),
+            },
+            SnapshotView::ManifestOnly
+            | SnapshotView::FolderOnly
+            | SnapshotView::Drifted { .. }
+            | SnapshotView::Unknown(_) => false,
+        });
+        unused.map(|(snapshot, _)| *snapshot).next()
     }
 
     fn stage_is_barred(&self, id: &CacheId, target: SnapshotId, in_hand: Option<&InHand>) -> Option<Reason> {
@@ -289,6 +310,8 @@ impl<'a> Planner<'a> {
                     blocks |= is_target;
                     Some(evict)
                 }
+                // Not worth reading again: nobody is sent there.
+                SnapshotView::Drifted { .. } if is_settled && !is_target => Some(evict),
                 SnapshotView::Drifted { file, what } => {
                     blocks |= is_target;
                     self.hold_weights(id, Reason::Corrupt { file: file.clone(), what: what.clone() });

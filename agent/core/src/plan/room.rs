@@ -31,7 +31,7 @@ pub const fn bytes_needed(listing: &ListingSummary) -> Bytes {
 /// Inodes that a listing takes, with our own beside it.
 #[must_use]
 pub const fn inodes_needed(listing: &ListingSummary) -> u64 {
-    listing.files + listing.folders + OVERHEAD_INODES
+    listing.files.saturating_add(listing.folders).saturating_add(OVERHEAD_INODES)
 }
 
 /// A snapshot that should be staged and could be, if there is room.
@@ -65,7 +65,7 @@ impl Candidate {
     }
 
     fn inodes(&self) -> u64 {
-        self.summary.files.saturating_add(self.summary.folders).saturating_add(OVERHEAD_INODES)
+        if self.is_begun { OVERHEAD_INODES } else { inodes_needed(&self.summary) }
     }
 }
 
