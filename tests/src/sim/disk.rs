@@ -46,12 +46,23 @@ pub struct DiskShape {
     pub takes_time: bool,
     /// Faults.
     pub faults: Faults,
+    /// A sync that does nothing and says it did: to prove that this world would notice if a protocol left it out.
+    pub ignores: Option<IgnoredSync>,
+}
+
+/// A kind of sync that can be ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IgnoredSync {
+    /// Of a file's data.
+    Data,
+    /// Of a folder's names.
+    Folder,
 }
 
 impl Default for DiskShape {
     fn default() -> Self {
         let (capacity, inodes) = (Bytes(1 << 30), 100_000);
-        Self { capacity, inodes, privileged: true, takes_time: false, faults: Faults::default() }
+        Self { capacity, inodes, privileged: true, takes_time: false, faults: Faults::default(), ignores: None }
     }
 }
 
@@ -63,6 +74,7 @@ pub struct SimDisk(Arc<Shared>);
 struct Shared {
     scene: Scene,
     takes_time: bool,
+    ignores: Option<IgnoredSync>,
     state: Mutex<State>,
     is_dead: channel::Sender<bool>,
 }
@@ -101,6 +113,7 @@ impl SimDisk {
         Self(Arc::new(Shared {
             scene: scene.clone(),
             takes_time: shape.takes_time,
+            ignores: shape.ignores,
             state: Mutex::new(state),
             is_dead: channel::Sender::new(false),
         }))
@@ -245,6 +258,16 @@ impl SimDisk {
             Some(Err(refused)) => failed(refused.fault, &refused.message),
             None => failed(FileFault::Io, "the machine is gone"),
         }
+    }
+
+    /// [`write_at`](Self::write_at) for those who can wait: never returns where the crash came.
+    ///
+    /// # Errors
+    /// [`FileError`]
+    pub async fn write(&self, path: &TreePath, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        let written = self.write_at(path, offset, bytes);
+        self.answers().await;
+        written
     }
 
     async fn answers(&self) {

@@ -5,7 +5,7 @@ use stokehold_core::layout::TreePath;
 
 use super::inode::{Body, FileBody, FolderBody, Ino, Refused, refused};
 use super::watch::Touch;
-use super::{SimDisk, State};
+use super::{IgnoredSync, SimDisk, State};
 
 /// Mode of files that are being written.
 const FILE_MODE: u32 = 0o644;
@@ -53,7 +53,10 @@ impl SimDisk {
     async fn sync(&self, op: &FileOp) -> Result<(), Refused> {
         let (_, path) = op.act();
         let name = path.as_str();
+        let ignored = self.0.ignores;
         match op {
+            FileOp::SyncData { .. } if ignored == Some(IgnoredSync::Data) => Ok(()),
+            FileOp::SyncDir { .. } if ignored == Some(IgnoredSync::Folder) => Ok(()),
             FileOp::SyncData { .. } => {
                 self.one(Touch::Sync(name), |state| {
                     let ino = state.store.find(name)?;
