@@ -3,4 +3,6 @@
 
 pub mod conformance;
 pub mod lab;
+pub mod real;
+pub mod sim;
 pub mod tidy;

@@ -140,7 +140,9 @@ impl<W: World> Loop<W> {
                 return Ok(true);
             }
             Step::List { cache } => self.start_list(desired, cache),
-            Step::Stage { cache, snapshot, priority, .. } => self.start_stage(desired, cache, *snapshot, *priority),
+            Step::Stage { cache, snapshot, priority, .. } => {
+                return Ok(self.start_stage(desired, cache, *snapshot, *priority));
+            }
         }
         Ok(false)
     }
@@ -160,10 +162,11 @@ impl<W: World> Loop<W> {
         self.jobs.start(JobKey::List(cache.clone()), JobKind::List, now, |context| list::run(world, weights, context));
     }
 
-    fn start_stage(&mut self, desired: &Desired, cache: &CacheId, snapshot: SnapshotId, priority: i32) {
-        let Some(weights) = desired.caches.get(cache).and_then(|cache| cache.weights.clone()) else { return };
+    /// True where another pass must see to it that the origin is listed first.
+    fn start_stage(&mut self, desired: &Desired, cache: &CacheId, snapshot: SnapshotId, priority: i32) -> bool {
+        let Some(weights) = desired.caches.get(cache).and_then(|cache| cache.weights.clone()) else { return false };
         // Not known any more: listed again, and staged after that.
-        let Some(listing) = self.listings.files(cache, snapshot) else { return };
+        let Some(listing) = self.listings.files(cache, snapshot) else { return true };
         let layout = CacheLayout::new(cache);
         let job = stage::StageJob {
             weights,
@@ -180,6 +183,7 @@ impl<W: World> Loop<W> {
         let now = world.now().monotonic;
         let key = JobKey::Stage(cache.clone());
         self.jobs.start(key, JobKind::Stage(snapshot), now, |context| stage::run(world, job, metrics, context));
+        false
     }
 }
 

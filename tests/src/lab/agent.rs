@@ -71,8 +71,20 @@ impl Agent {
     /// Its environment has nothing of ours but `PATH`: the AWS settings of the person who runs the test are not the
     /// agent's.
     pub fn new<A: AsRef<OsStr>>(folder: &Path, args: impl IntoIterator<Item = A>) -> Result<Self> {
+        Self::within(folder, &[], args)
+    }
+
+    /// The same, started by another program, such as `unshare` with its options; its process is that program's.
+    pub fn within<A: AsRef<OsStr>>(folder: &Path, starter: &[&str], args: impl IntoIterator<Item = A>) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
-        let mut command = Command::new(program()?);
+        let mut command = match starter {
+            [] => Command::new(program()?),
+            [first, options @ ..] => {
+                let mut command = Command::new(first);
+                command.args(options).arg(program()?);
+                command
+            }
+        };
         command.args(args).env_clear().env("HOME", folder).env("AWS_EC2_METADATA_DISABLED", "true");
         if let Some(path) = env::var_os("PATH") {
             command.env("PATH", path);
