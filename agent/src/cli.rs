@@ -8,10 +8,15 @@ use clap::{Parser, Subcommand};
 
 use crate::config::RunFlags;
 
+pub mod affinity;
+mod ask;
 mod log;
 mod output;
+pub mod plan;
 pub mod run;
 pub mod stage;
+pub mod status;
+pub mod why;
 
 pub use output::Format;
 
@@ -29,8 +34,16 @@ pub struct Cli {
 pub enum Command {
     /// Run the agent until it is told to stop
     Run(RunFlags),
+    /// Show what this node is asked for and what is here of it
+    Status(status::StatusFlags),
+    /// Say in one sentence why a cache is not ready
+    Why(why::WhyFlags),
+    /// Show what the last pass would do, and what it would not
+    Plan(plan::PlanFlags),
     /// Stage one source to a folder, once: whole and verified, or not at all
     Stage(stage::StageFlags),
+    /// Print the node affinity that sends pods to nodes where a cache is ready
+    Affinity(affinity::AffinityFlags),
 }
 
 /// How the program ends.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser as _;
-use stokehold::cli::{Cli, Command, Exit, run, stage};
+use stokehold::cli::{Cli, Command, Exit, affinity, plan, run, stage, status, why};
 
 fn main() -> ExitCode {
     // Before anything else: it must come before the first thread and the first look-up of a name.
@@ -21,6 +21,10 @@ fn main() -> ExitCode {
 fn go(command: Command) -> Result<Exit> {
     match command {
         Command::Run(flags) => Ok(run::run(&flags)?),
+        Command::Status(flags) => Ok(status::run(&flags)?),
+        Command::Why(flags) => Ok(why::run(&flags)?),
+        Command::Plan(flags) => Ok(plan::run(&flags)?),
+        Command::Affinity(flags) => Ok(affinity::run(&flags)),
         Command::Stage(flags) => Ok(stage::run(&flags)?),
     }
 }

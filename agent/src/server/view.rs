@@ -69,6 +69,9 @@ pub struct RootRoom {
 pub struct HoldView {
     /// What is held.
     pub subject: String,
+    /// The cache it belongs to, where it belongs to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheId>,
     /// One word.
     pub reason: String,
     /// One sentence, with numbers.
@@ -125,6 +128,7 @@ impl From<&Hold> for HoldView {
     fn from(hold: &Hold) -> Self {
         Self {
             subject: hold.subject.to_string(),
+            cache: hold.subject.cache().cloned(),
             reason: hold.reason.name().to_owned(),
             message: hold.reason.to_string(),
             stands_in_the_way: hold.reason.stands_in_the_way(),
