@@ -178,10 +178,8 @@ impl<D: Disk> Tree<'_, D> {
     /// What the disk says.
     pub async fn act(self, op: FileOp) -> Result<(), FileError> {
         let (act, path) = op.act();
-        match self.0.perform(op).await? {
-            Answer::Done => Ok(()),
-            other => Err(out_of_turn(act, &path, &other)),
-        }
+        let answer = self.0.perform(op).await?;
+        if answer == Answer::Done { Ok(()) } else { Err(out_of_turn(act, &path, &answer)) }
     }
 
     /// Waits.

@@ -79,6 +79,20 @@ pub(crate) fn since_boot() -> Duration {
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
+/// Tells glibc to look names up in files and DNS alone, whatever `nsswitch.conf` says.
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+pub(crate) fn resolve_names_without_plugins() {
+    unsafe extern "C" {
+        fn __nss_configure_lookup(database: *const libc::c_char, services: *const libc::c_char) -> libc::c_int;
+    }
+    // SAFETY: both are NUL-terminated and live for ever; glibc documents the call for the start of a program, before threads.
+    let _configured = unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
+}
+
+/// A dynamically linked C library loads the plug-ins that belong to it.
+#[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
+pub(crate) fn resolve_names_without_plugins() {}
+
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
@@ -102,17 +116,3 @@ mod tests {
         assert!(reader.wait().expect("wait").success());
     }
 }
-
-/// Tells glibc to look names up in files and DNS alone, whatever `nsswitch.conf` says.
-#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
-pub(crate) fn resolve_names_without_plugins() {
-    unsafe extern "C" {
-        fn __nss_configure_lookup(database: *const libc::c_char, services: *const libc::c_char) -> libc::c_int;
-    }
-    // SAFETY: both are NUL-terminated and live for ever; glibc documents the call for the start of a program, before threads.
-    let _configured = unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
-}
-
-/// A dynamically linked C library loads the plug-ins that belong to it.
-#[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
-pub(crate) fn resolve_names_without_plugins() {}
