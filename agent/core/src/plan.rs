@@ -254,7 +254,7 @@ impl Planner<'_> {
             self.hold_weights(id, Reason::RootUnknown { why: why.to_owned() });
             self.verdicts.insert(id.clone(), cold());
         }
-        self.settle_phases();
+        self.settle_phases(desired);
     }
 
     fn with_root(&mut self, desired: &Desired, root: &RootView) {
@@ -276,7 +276,7 @@ impl Planner<'_> {
         self.cancel_orphans(desired, &spared);
         self.sweep();
         self.admit(root);
-        self.settle_phases();
+        self.settle_phases(desired);
     }
 
     /// What is asked for and not done in this release is said, and stops nothing else.
@@ -335,11 +335,14 @@ impl Planner<'_> {
             .find_map(|key| self.observed.jobs.get_key_value(key))
     }
 
-    fn settle_phases(&mut self) {
+    fn settle_phases(&mut self, desired: &Desired) {
         for (cache, verdict) in &mut self.verdicts {
             let is_held =
                 self.holds.iter().any(|hold| hold.subject.cache() == Some(cache) && hold.reason.stands_in_the_way());
-            if verdict.phase == Phase::Cold && is_held {
+            // Weights alone are not all that it asks for.
+            let lacks_images = desired.caches.get(cache).is_some_and(|cache| cache.asks_for_images);
+            let lacks = verdict.phase == Phase::Cold || (verdict.phase == Phase::Ready && lacks_images);
+            if lacks && is_held {
                 verdict.phase = Phase::Held;
             }
         }

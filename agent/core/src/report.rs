@@ -201,7 +201,8 @@ fn state(verdicts: &BTreeMap<CacheId, Verdict>) -> String {
     let mut entries: BTreeMap<String, Entry> = verdicts
         .iter()
         .map(|(id, verdict)| {
-            let bytes = if verdict.phase == Phase::Ready { verdict.bytes_total.0 } else { 0 };
+            let is_here = verdict.served.is_some() && verdict.served == verdict.target;
+            let bytes = if is_here { verdict.bytes_total.0 } else { 0 };
             (id.to_string(), Entry { phase: verdict.phase, snapshot: verdict.served, bytes })
         })
         .collect();

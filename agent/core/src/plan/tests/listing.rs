@@ -275,3 +275,13 @@ fn p10_a_document_that_cannot_be_read_is_said_and_stops_nothing_else() {
         .listed("mistral", A)
         .check(&["hold document llama.yaml Rejected: spec: is not a map", "mistral Ready, target A, serves A"]);
 }
+
+#[test]
+fn weights_alone_do_not_make_ready_what_asks_for_images_too() {
+    let cache =
+        DesiredCache { asks_for_images: true, not_in_this_release: vec!["spec.images".to_owned()], ..wanted("llama") };
+    World::new().wants(cache).has("llama", serving("llama", A)).listed("llama", A).check(&[
+        "hold images of llama NotInThisRelease: spec.images is set, and this release does not act on it",
+        "llama Held, target A, serves A",
+    ]);
+}
