@@ -14,8 +14,8 @@ use std::time::Duration;
 use stokehold_core::attempt::Attempts;
 use stokehold_core::desired::Desired;
 use stokehold_core::metric::{
-    AVAILABLE, CAPACITY, EVICTIONS, HEADROOM, HELD, HOLD_SHORT, JOBS, LISTINGS, Metric, PASS_SECONDS, PASSES, PROMISED,
-    READY, STAGE_DONE, STAGE_TOTAL, USED, samples,
+    AVAILABLE, CAPACITY, CORRUPT, EVICTIONS, HEADROOM, HELD, HOLD_SHORT, JOBS, LISTINGS, Metric, PASS_SECONDS, PASSES,
+    PROMISED, READY, STAGE_DONE, STAGE_TOTAL, USED, samples,
 };
 use stokehold_core::name::CacheId;
 use stokehold_core::observed::{JobKey, JobKind, Observed};
@@ -258,7 +258,12 @@ impl<W: World> Loop<W> {
                 };
                 self.metrics.count(&EVICTIONS, &[outcome], 1);
             }
-            JobKind::Stage(_) | JobKind::Discard(_) | JobKind::Verify(_) | JobKind::Remove | JobKind::Sweep => {}
+            JobKind::Verify(_) => {
+                if matches!(end, JobEnd::Failed(failure) if failure.reason.name() == "Corrupt") {
+                    self.metrics.count(&CORRUPT, &[], 1);
+                }
+            }
+            JobKind::Stage(_) | JobKind::Discard(_) | JobKind::Remove | JobKind::Sweep => {}
         }
     }
 }

@@ -91,34 +91,41 @@ pub fn id(name: &str) -> CacheId {
     CacheId::new(NAMESPACE, name).expect("names of tests are DNS labels")
 }
 
-/// Where an agent lives: its root, documents, state and settings. Removed when dropped.
+/// Where an agent lives: its root, documents, state and settings.
 #[derive(Debug)]
 pub struct Site {
-    folder: TempDir,
+    folder: PathBuf,
     root: PathBuf,
+    /// Holds the socket, whose path must be short, and all else that is not kept. Removed when dropped.
+    scratch: TempDir,
     environment: Vec<(String, String)>,
 }
 
 impl Site {
     /// For an agent whose origin is `access`, with its root beside all else.
     pub fn new(access: &Access) -> Result<Self> {
-        let folder = tempfile::tempdir().context("make a folder for the agent")?;
-        let root = folder.path().join("root");
-        fs::create_dir(&root).context("make the agent's root")?;
-        Self::with_root(access, folder, root)
+        let scratch = scratch()?;
+        let folder = scratch.path().to_owned();
+        Self::with_root(access, folder.join("root"), folder, scratch)
+    }
+
+    /// The same in a folder that stays, made when absent.
+    pub fn kept(access: &Access, folder: &Path) -> Result<Self> {
+        Self::with_root(access, folder.join("root"), folder.to_owned(), scratch()?)
     }
 
     /// The same with its root on another filesystem.
     pub fn on(access: &Access, root: &Path) -> Result<Self> {
-        let folder = tempfile::tempdir().context("make a folder for the agent")?;
-        Self::with_root(access, folder, root.to_owned())
+        let scratch = scratch()?;
+        let folder = scratch.path().to_owned();
+        Self::with_root(access, root.to_owned(), folder, scratch)
     }
 
-    fn with_root(access: &Access, folder: TempDir, root: PathBuf) -> Result<Self> {
-        for name in ["desired", "state"] {
-            fs::create_dir(folder.path().join(name)).with_context(|| format!("make the agent's {name}"))?;
+    fn with_root(access: &Access, root: PathBuf, folder: PathBuf, scratch: TempDir) -> Result<Self> {
+        for path in [&root, &folder.join("desired"), &folder.join("state")] {
+            fs::create_dir_all(path).with_context(|| format!("make {} for the agent", path.display()))?;
         }
-        let site = Self { folder, root, environment: access.environment() };
+        let site = Self { folder, root, scratch, environment: access.environment() };
         // Not immutable: the folder is removed afterwards. Parts and connections are small, as the models here are.
         site.configure(&json!({ "transfer": { "connectionsMax": 4, "partSize": "4Mi" } }))?;
         Ok(site)
@@ -139,7 +146,7 @@ impl Site {
 
     /// A path beside the root.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     /// Ask for a cache, or ask otherwise.
@@ -175,7 +182,7 @@ impl Site {
     fn start_within(&self, starter: &[&str]) -> Result<Node> {
         let [port] = port::free();
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let socket = self.path("agent.sock");
+        let socket = self.scratch.path().join("agent.sock");
         let path = |name: &str| self.path(name).display().to_string();
         let args = [
             ("--config", path("agent.yaml")),
@@ -189,7 +196,7 @@ impl Site {
         let args = args.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
         // What the agent before it said is not what this one says.
         remove(&self.path("state").join("report.json"))?;
-        let agent = Agent::within(self.folder.path(), starter, ["run".to_owned()].into_iter().chain(args))?;
+        let agent = Agent::within(&self.folder, starter, ["run".to_owned()].into_iter().chain(args))?;
         let running = agent.envs(self.environment.clone()).start()?;
         Ok(Node { running, listen, socket, report: self.path("state").join("report.json"), root: self.root.clone() })
     }
@@ -199,6 +206,10 @@ impl Site {
         let read = |name| fs::read_to_string(self.path(name)).unwrap_or_default();
         read("stdout") + &read("stderr")
     }
+}
+
+fn scratch() -> Result<TempDir> {
+    tempfile::tempdir().context("make a folder for the agent")
 }
 
 fn remove(path: &Path) -> Result<()> {
@@ -222,6 +233,11 @@ impl Node {
     /// Its process.
     pub fn running(&self) -> &Running {
         &self.running
+    }
+
+    /// Its local API, as `--socket` of the command line.
+    pub fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// What it last said; nothing before its first word.
@@ -261,11 +277,16 @@ impl Node {
         serde_json::from_str(&answer.body).with_context(|| format!("{path} answered {answer:?}"))
     }
 
+    /// All its metrics, as Prometheus reads them.
+    pub fn metrics(&self) -> Result<String> {
+        Ok(http::get(self.listen, "/metrics").context("ask the agent for its metrics")?.body)
+    }
+
     /// A metric with its labels as they are written, such as `stokehold_passes_total` or `x{a="b"}`.
     pub fn metric(&self, series: &str) -> Result<f64> {
-        let answer = http::get(self.listen, "/metrics").context("ask the agent for its metrics")?;
-        let value = answer.body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
-        value.with_context(|| format!("no {series} in\n{}", answer.body))
+        let all = self.metrics()?;
+        let value = all.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
+        value.with_context(|| format!("no {series} in\n{all}"))
     }
 
     /// Where a cache's folder is.

@@ -33,7 +33,7 @@ fn p01_wrong_bytes_of_the_right_length_are_not_published_and_cost_only_their_fil
         // What was on its way when the wrong bytes were found is asked for again, and nothing else.
         ensure!(sent <= 6 * MIB + 4 * MIB, "{sent} bytes of shard {number} were sent");
     }
-    ensure!(node.metric("stokehold_corrupt_files_total")? >= 1.0);
+    ensure!(node.metric("stokehold_corrupt_total")? >= 1.0);
     Ok(())
 }
 

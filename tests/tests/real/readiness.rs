@@ -74,6 +74,7 @@ fn c002_wrong_bytes_in_a_published_file_withdraw_its_label_and_it_is_staged_agai
     site.want(&model.wanted().spec("priority", 1))?;
     node.until("the label gone", |report| !report.labels.contains_key(&label(&model.id())))?;
     node.until_held(&model.id(), "Corrupt")?;
+    lab::until("it is counted", LIMIT, || (node.metric("stokehold_corrupt_total").ok()? == 1.0).then_some(()))?;
     node.until_ready(&model.id())?;
     model.check_published(site.root())?;
     Ok(())
