@@ -7,8 +7,13 @@
 pub mod clock;
 pub mod disk;
 pub mod event_log;
+pub mod fetch;
+pub mod node;
 pub mod origin;
 pub mod rng;
 pub mod scene;
 pub mod script;
+pub mod story;
+pub mod temper;
 pub mod truth;
+pub mod warning;

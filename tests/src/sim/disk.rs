@@ -92,6 +92,7 @@ struct State {
     operations: u64,
     asides: u64,
     read_only_until_ns: u64,
+    lost_power: bool,
 }
 
 impl SimDisk {
@@ -109,6 +110,7 @@ impl SimDisk {
             operations: 0,
             asides: 0,
             read_only_until_ns: 0,
+            lost_power: false,
         };
         Self(Arc::new(Shared {
             scene: scene.clone(),
@@ -159,6 +161,12 @@ impl SimDisk {
         *self.0.is_dead.borrow()
     }
 
+    /// Whether the last crash was a power loss.
+    #[must_use]
+    pub fn lost_power(&self) -> bool {
+        self.state().lost_power
+    }
+
     /// Waits until it answers nothing any more.
     pub async fn died(&self) {
         let mut dead = self.0.is_dead.subscribe();
@@ -177,6 +185,7 @@ impl SimDisk {
         let steps = state.steps;
         self.0.scene.say(format_args!("{kind:?} after step {steps}, {during}"));
         state.crash = None;
+        state.lost_power = kind == CrashKind::PowerLoss;
         if kind == CrashKind::PowerLoss {
             state.pods.power_loss();
             let State { store, rng, .. } = state;
@@ -270,7 +279,8 @@ impl SimDisk {
         written
     }
 
-    async fn answers(&self) {
+    /// Returns at once, or never where the crash came.
+    pub async fn answers(&self) {
         if self.is_dead() {
             std::future::pending().await
         }

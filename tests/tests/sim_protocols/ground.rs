@@ -151,7 +151,9 @@ pub(crate) async fn published(stage: &Stage, model: &Model) {
 
 /// What the agent sees of the cache.
 pub(crate) async fn seen(stage: &Stage) -> CacheView {
-    let Seen::Present(mut caches) = survey(Tree(&stage.disk)).await.caches else { panic!("caches cannot be listed") };
+    let Seen::Present(mut caches) = survey(Tree(&stage.disk), |_cache, _snapshot| false).await.caches else {
+        panic!("caches cannot be listed")
+    };
     match caches.remove(&cache()) {
         Some(Seen::Present(view)) => view,
         other => panic!("{other:?}"),

@@ -55,9 +55,6 @@ impl SimDisk {
         let mut state = self.state();
         make_folders(&mut state.store, path);
         put(&mut state.store, path, body, mode);
-        if let Ok(ino) = state.store.find(path) {
-            state.store.unsynced.insert(ino);
-        }
         state.store.sync_all();
         state.watch.add_foreign(path);
     }
@@ -90,6 +87,15 @@ impl SimDisk {
         let id = state.pods.begin(&state.store, how, folder, snapshot);
         self.0.scene.say(format_args!("{id:?} begins: {how:?} of {cache} ({target})"));
         Some(id)
+    }
+
+    /// Labels name these snapshots now, by folder of their cache.
+    pub fn set_labelled(&self, named: std::collections::BTreeMap<String, String>) {
+        let mut state = self.state();
+        let state = &mut *state;
+        if let Err(broken) = state.watch.set_labelled(&state.store, named) {
+            self.0.scene.broke(&broken);
+        }
     }
 
     /// A pod ends.

@@ -1,8 +1,8 @@
 //! Promises that can be checked on the disk, checked after every step that could break them.
 //!
 //! P1 and P2: what `current` leads to, and what a manifest vouches for, is one version of the origin, byte by byte. P4: promises fit
-//! the disk. P5: what a pod uses is not changed, removed, or moved from under it. P8: what others put there stays. Deliberately
-//! absent: labels, which are the world's to check.
+//! the disk. P5: what a pod uses is not changed, removed, or moved from under it. P6: what a label names is there. P8: what others
+//! put there stays. Deliberately absent: what only the whole story shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -55,6 +55,8 @@ pub(super) struct Watch {
     found_true: BTreeSet<(Ino, Ino)>,
     /// Snapshot folders that somebody else spoiled, or that were given up with what they vouched for.
     excused: BTreeSet<Ino>,
+    /// Snapshots that labels name, by folder of their cache.
+    labelled: BTreeMap<String, String>,
 }
 
 /// A path below the folder of a cache: that folder, and the rest.
@@ -78,7 +80,13 @@ fn is_within(path: &str, folder: &str) -> bool {
 
 impl Watch {
     pub(super) const fn new(truth: Truth) -> Self {
-        Self { truth, foreign: BTreeSet::new(), found_true: BTreeSet::new(), excused: BTreeSet::new() }
+        Self {
+            truth,
+            foreign: BTreeSet::new(),
+            found_true: BTreeSet::new(),
+            excused: BTreeSet::new(),
+            labelled: BTreeMap::new(),
+        }
     }
 
     pub(super) fn add_foreign(&mut self, path: &str) {
@@ -139,8 +147,31 @@ impl Watch {
         Ok(())
     }
 
+    /// Labels name these snapshots now.
+    pub(super) fn set_labelled(&mut self, store: &Store, named: BTreeMap<String, String>) -> Result<(), String> {
+        self.labelled = named;
+        self.labelled.keys().try_for_each(|cache| self.label_is_true(store, cache))
+    }
+
+    /// What a label names is there.
+    fn label_is_true(&self, store: &Store, cache: &str) -> Result<(), String> {
+        let Some(id) = self.labelled.get(cache) else { return Ok(()) };
+        let folder = store.find(&format!("{cache}/snapshots/{id}"));
+        let manifest = store.find(&format!("{cache}/snapshots/{id}.json"));
+        match (folder, manifest) {
+            (Ok(_), Ok(_)) => Ok(()),
+            // It was a lie from the moment that somebody else spoiled it, and the agent may find that no report gets through.
+            (Ok(folder), Err(_)) if self.excused.contains(&folder) => Ok(()),
+            (folder, _) => {
+                let what = if folder.is_ok() { "manifest" } else { "folder" };
+                Err(format!("P6: a label names {id} of {cache}, and its {what} is not there"))
+            }
+        }
+    }
+
     /// Checks one cache.
     fn judge(&mut self, store: &Store, pods: &mut Pods, cache: &str) -> Result<(), String> {
+        self.label_is_true(store, cache)?;
         let Ok(folder) = store.find(cache) else { return Ok(()) };
         let mut current = None;
         if let Ok(target) = store.target(&format!("{cache}/current")) {
@@ -200,6 +231,7 @@ impl Watch {
     /// Checks every cache anew, as after a power loss: what was found true before may not be any more.
     pub(super) fn judge_all(&mut self, store: &Store, pods: &mut Pods) -> Result<(), String> {
         self.found_true.clear();
+        self.labelled.keys().try_for_each(|cache| self.label_is_true(store, cache))?;
         for cache in caches(store) {
             self.judge(store, pods, &cache)?;
         }
