@@ -55,8 +55,17 @@ pub async fn evict<D: Disk>(
 ) -> Result<(), EvictError> {
     let places = layout.snapshot(id);
     // What nothing vouches for is not pointed to again, whoever still uses it.
-    let is_vouched_for = tree.stat(places.manifest.clone()).await.is_ok();
-    let was_current = tree.read_link(layout.current()).await.is_ok_and(|target| target == current_target(Some(id)));
+    let is_vouched_for = match tree.stat(places.manifest.clone()).await {
+        Ok(_) => true,
+        Err(error) if error.fault == FileFault::NotFound => false,
+        Err(error) => return Err(error.into()),
+    };
+    let was_current = match tree.read_link(layout.current()).await {
+        Ok(target) => target == current_target(Some(id)),
+        Err(error) if matches!(error.fault, FileFault::NotFound | FileFault::Foreign) => false,
+        // It may point here, and would dangle.
+        Err(error) => return Err(error.into()),
+    };
     if was_current {
         // Looked at before too: `current` of what is in use does not move for a moment at every try.
         unused(tree, &places.published).await?;
