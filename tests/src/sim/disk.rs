@@ -30,7 +30,7 @@ use super::rng::Rng;
 use super::scene::Scene;
 use super::truth::Truth;
 
-pub use self::fault::{CrashKind, CrashPlan, Faults};
+pub use self::fault::{CrashKind, CrashPlan, FailurePlan, Faults};
 pub use self::pod::{PodId, Use};
 
 /// What the disk is like.
@@ -87,6 +87,9 @@ struct State {
     rng: Rng,
     faults: Faults,
     crash: Option<CrashPlan>,
+    failure: Option<FailurePlan>,
+    /// Operations that were asked for: what failure plans count.
+    asked: u64,
     /// Steps that were done: what crash plans count.
     steps: u64,
     operations: u64,
@@ -106,6 +109,8 @@ impl SimDisk {
             rng: scene.rng("disk"),
             faults: shape.faults,
             crash: None,
+            failure: None,
+            asked: 0,
             steps: 0,
             operations: 0,
             asides: 0,
@@ -140,6 +145,17 @@ impl SimDisk {
     /// The agent or the machine dies when so many steps were done.
     pub fn crash_at(&self, plan: Option<CrashPlan>) {
         self.state().crash = plan;
+    }
+
+    /// Operations that were asked for since the beginning.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.state().asked
+    }
+
+    /// Lets one operation fail, or all from one on; nothing fails by plan where there is none.
+    pub fn fail_at(&self, plan: Option<FailurePlan>) {
+        self.state().failure = plan;
     }
 
     /// The agent or the machine dies now.

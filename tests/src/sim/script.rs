@@ -1,11 +1,13 @@
-//! Runs a protocol with the crash at every one of its steps in turn.
+//! Runs a protocol with the crash at every one of its steps in turn, or with every one of its operations failing in turn.
 //!
 //! In: how the disk is made, what is done on it, what must hold afterwards. Out: nothing, or a panic that names seed, step and kind of
-//! crash. Deliberately absent: choice of steps; every one is tried, and each kind of crash with several outcomes.
+//! crash or failure. Deliberately absent: choice; every one is tried, and each kind of crash with several outcomes.
 
 use std::future::Future;
 
-use super::disk::{CrashKind, CrashPlan, DiskShape, SimDisk};
+use stokehold_core::file_op::FileFault;
+
+use super::disk::{CrashKind, CrashPlan, DiskShape, FailurePlan, SimDisk};
 use super::scene::Scene;
 use super::truth::Truth;
 
@@ -98,6 +100,52 @@ where
         }
     }
     crashes
+}
+
+/// Runs `setup` undisturbed, then `protocol` with each of its operations failing in turn, alone and with all that follow; then
+/// nothing fails any more, and `check` must find or mend everything. Returns how many failures there were.
+///
+/// # Panics
+/// Where a promise was broken, or a check failed.
+pub async fn for_each_failure_point<Setup, Protocol, Check>(
+    shape: &DiskShape,
+    faults: &[FileFault],
+    setup: impl Fn(Stage) -> Setup,
+    protocol: impl Fn(Stage) -> Protocol,
+    check: impl Fn(Stage) -> Check,
+) -> u64
+where
+    Setup: Future<Output = ()>,
+    Protocol: Future<Output = ()>,
+    Check: Future<Output = ()>,
+{
+    let mut failures = 0;
+    for (fault, lasts) in faults.iter().flat_map(|fault| [(*fault, false), (*fault, true)]) {
+        for number in 0..STEPS_MAX {
+            let stage = Stage::new(number, shape.clone());
+            setup(stage.clone()).await;
+            let at = stage.disk.asked() + number;
+            stage.disk.fail_at(Some(FailurePlan { at, fault, lasts }));
+            protocol(stage.clone()).await;
+            let has_failed = stage.disk.asked() > at;
+            stage.disk.fail_at(None);
+            let watched = std::panic::AssertUnwindSafe(check(stage.clone()));
+            let outcome = futures::FutureExt::catch_unwind(watched).await;
+            let what = format!("operation {number} {fault:?}, lasting {lasts}");
+            if let Some(broken) = stage.scene.broken() {
+                panic!("{what}: {broken}");
+            }
+            if let Err(panic) = outcome {
+                let log = stage.scene.log.tail(60);
+                panic!("{what}: {}\n{log}", panic_text(panic.as_ref()));
+            }
+            if !has_failed {
+                break;
+            }
+            failures += 1;
+        }
+    }
+    failures
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -23,6 +23,17 @@ pub struct CrashPlan {
     pub kind: CrashKind,
 }
 
+/// Which operation fails, by plan and not by chance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailurePlan {
+    /// The operation after so many since the beginning.
+    pub at: u64,
+    /// How.
+    pub fault: FileFault,
+    /// Whether all that follow fail too.
+    pub lasts: bool,
+}
+
 /// How often things go wrong, in a million operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -56,7 +67,18 @@ fn refused(fault: FileFault, message: &str) -> Refused {
 }
 
 impl State {
+    /// Whether the plan lets this operation fail.
+    fn planned(&mut self) -> Option<Refused> {
+        let now = self.asked;
+        self.asked += 1;
+        let plan = self.failure.filter(|plan| now == plan.at || (plan.lasts && now > plan.at))?;
+        Some(refused(plan.fault, "planned"))
+    }
+
     pub(super) fn fate_of_write(&mut self, now_ns: u64) -> Fate {
+        if let Some(refused) = self.planned() {
+            return Fate::Fails(refused);
+        }
         if now_ns < self.read_only_until_ns {
             return Fate::Fails(refused(FileFault::ReadOnly, "EROFS"));
         }
@@ -67,6 +89,9 @@ impl State {
     }
 
     pub(super) fn fate_of(&mut self, op: &FileOp, now_ns: u64) -> Fate {
+        if let Some(refused) = self.planned() {
+            return Fate::Fails(refused);
+        }
         let faults = self.faults;
         if self.rng.chance(faults.writeback_ppm) {
             self.store.sync_all();
