@@ -90,6 +90,9 @@ pub struct Staging {
     journal: JournalWriter,
     /// Bytes that a journal of before proved to be there.
     reused: Bytes,
+    /// Set once a sync of data failed: the kernel may have dropped what it could not write and call the next sync a success, so that
+    /// no watermark may follow. What is not marked is read again when staging goes on.
+    sync_failed: Option<FileError>,
 }
 
 impl Staging {
@@ -111,8 +114,8 @@ impl Staging {
         };
         forget_lost_files(tree, &order, &mut recovered).await?;
         let (journal, header) = JournalWriter::new(&recovered, order.snapshot, now);
-        let mut staging =
-            Self { coverage: vec![Coverage::default(); order.files.len()], order, journal, reused: Bytes(0) };
+        let coverage = vec![Coverage::default(); order.files.len()];
+        let mut staging = Self { coverage, order, journal, reused: Bytes(0), sync_failed: None };
         if let Some(header) = header {
             staging.append_at(tree, 0, header).await?;
         }
@@ -250,9 +253,14 @@ impl Staging {
     /// # Errors
     /// What the disk says.
     pub async fn mark<D: Disk>(&mut self, tree: Tree<'_, D>, now: Millis) -> Result<(), StageError> {
+        if let Some(error) = &self.sync_failed {
+            return Err(error.clone().into());
+        }
         for file in self.journal.unmarked_files() {
             let path = self.order.incoming(&self.order.files[file as usize]);
-            tree.act(FileOp::SyncData { path }).await?;
+            if let Err(error) = tree.act(FileOp::SyncData { path }).await {
+                return Err(self.sync_failed.insert(error).clone().into());
+            }
         }
         let at = self.journal.length();
         let bytes = self.journal.watermark(now);

@@ -37,8 +37,16 @@ fn seen<T>(looked: Result<T, FileError>) -> Seen<T> {
     }
 }
 
-/// Looks at all of the tree.
-pub async fn survey<D: Disk>(tree: Tree<'_, D>) -> TreeView {
+/// Whether a snapshot of a cache is served and stays.
+type Served<'a> = dyn Fn(&CacheId, SnapshotId) -> bool + Sync + 'a;
+
+/// Looks at all of the tree. Who uses a snapshot is not looked at where `is_served` says that it stays anyway: that look is the
+/// dear one.
+pub async fn survey<D, S>(tree: Tree<'_, D>, is_served: S) -> TreeView
+where
+    D: Disk,
+    S: Fn(&CacheId, SnapshotId) -> bool + Sync,
+{
     let promised = match seen(tree.read(marker(), RECORD_BYTES_MAX).await) {
         Seen::Present(bytes) => match TreeRecord::decode(&bytes) {
             Ok(record) => Seen::Present(record.promised),
@@ -48,10 +56,13 @@ pub async fn survey<D: Disk>(tree: Tree<'_, D>) -> TreeView {
         Seen::Unknown(why) => Seen::Unknown(why),
     };
     let condemned = seen(tree.list(condemned()).await.map(|names| names.into_iter().map(|(name, _)| name).collect()));
-    TreeView { promised, caches: seen(caches(tree).await), condemned }
+    TreeView { promised, caches: seen(caches(tree, &is_served).await), condemned }
 }
 
-async fn caches<D: Disk>(tree: Tree<'_, D>) -> Result<BTreeMap<CacheId, Seen<CacheView>>, FileError> {
+async fn caches<D: Disk>(
+    tree: Tree<'_, D>,
+    is_served: &Served<'_>,
+) -> Result<BTreeMap<CacheId, Seen<CacheView>>, FileError> {
     let mut caches = BTreeMap::new();
     for (namespace, kind) in or_nothing(tree.list(deployments()).await)? {
         if kind != FileKind::Folder {
@@ -61,7 +72,7 @@ async fn caches<D: Disk>(tree: Tree<'_, D>) -> Result<BTreeMap<CacheId, Seen<Cac
             // What does not carry a name we could have given is not ours.
             let Ok(cache) = CacheId::new(&namespace, &name) else { continue };
             if kind == FileKind::Folder {
-                let view = look_at_cache(tree, &CacheLayout::new(&cache)).await;
+                let view = look_at_cache(tree, &CacheLayout::new(&cache), &|id| is_served(&cache, id)).await;
                 caches.insert(cache, seen(view));
             }
         }
@@ -69,7 +80,11 @@ async fn caches<D: Disk>(tree: Tree<'_, D>) -> Result<BTreeMap<CacheId, Seen<Cac
     Ok(caches)
 }
 
-async fn look_at_cache<D: Disk>(tree: Tree<'_, D>, layout: &CacheLayout) -> Result<CacheView, FileError> {
+async fn look_at_cache<D: Disk>(
+    tree: Tree<'_, D>,
+    layout: &CacheLayout,
+    is_served: &(dyn Fn(SnapshotId) -> bool + Sync),
+) -> Result<CacheView, FileError> {
     let record = match seen(tree.read(layout.deployment(), RECORD_BYTES_MAX).await) {
         Seen::Present(bytes) => match decode::<DeploymentRecord>(&bytes) {
             Ok(record) => Seen::Present(record),
@@ -84,7 +99,7 @@ async fn look_at_cache<D: Disk>(tree: Tree<'_, D>, layout: &CacheLayout) -> Resu
     let has_parts = parts.iter().all(|part| names.contains(part.name()));
     let has_skeleton = has_parts && matches!(current, Current::Empty | Current::Snapshot(_));
     let incoming = look_at_incoming(tree, layout).await?;
-    let (snapshots, published_bytes) = look_at_snapshots(tree, layout, &current).await?;
+    let (snapshots, published_bytes) = look_at_snapshots(tree, layout, is_served).await?;
     let used = published_bytes + incoming.values().copied().sum();
     Ok(CacheView { record, has_skeleton, current, snapshots, incoming, used })
 }
@@ -108,7 +123,7 @@ async fn look_at_incoming<D: Disk>(
 async fn look_at_snapshots<D: Disk>(
     tree: Tree<'_, D>,
     layout: &CacheLayout,
-    current: &Current,
+    is_served: &(dyn Fn(SnapshotId) -> bool + Sync),
 ) -> Result<(BTreeMap<SnapshotId, SnapshotView>, Bytes), FileError> {
     let names = or_nothing(tree.list(layout.snapshots()).await)?;
     let mut ids: BTreeMap<SnapshotId, (bool, bool)> = BTreeMap::new();
@@ -127,10 +142,7 @@ async fn look_at_snapshots<D: Disk>(
         let view = match (has_folder, has_manifest) {
             (true, false) => SnapshotView::FolderOnly,
             (false, _) => SnapshotView::ManifestOnly,
-            (true, true) => {
-                let looks_for_users = *current != Current::Snapshot(id);
-                look_at_snapshot(tree, layout, id, &entries, looks_for_users).await
-            }
+            (true, true) => look_at_snapshot(tree, layout, id, &entries, !is_served(id)).await,
         };
         views.insert(id, view);
     }

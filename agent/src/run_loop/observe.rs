@@ -18,7 +18,12 @@ impl<W: World> Loop<W> {
         let tree = Tree(self.world.disk());
         // Jobs first: one that ends while the tree is looked at still counts as running, and is seen in the next pass.
         let jobs = self.jobs.view();
-        let view = survey(tree).await;
+        let said = self.said.as_ref();
+        let is_served = |cache: &CacheId, snapshot| {
+            let verdict = said.and_then(|said| said.caches.get(cache));
+            verdict.is_some_and(|verdict| verdict.served == Some(snapshot))
+        };
+        let view = survey(tree, is_served).await;
         let room: Seen<Room> = match tree.room().await {
             Ok(room) => Seen::Present(room),
             Err(error) => Seen::Unknown(error.to_string()),

@@ -254,12 +254,11 @@ impl<'a> Planner<'a> {
     fn unvouched(&self, id: &CacheId, view: &CacheView, target: SnapshotId) -> Option<SnapshotId> {
         let served = self.verdicts[id].served;
         let others = view.snapshots.iter().filter(|(snapshot, _)| **snapshot != target && served != Some(**snapshot));
-        let unused = others.filter(|(snapshot, found)| match found {
+        let unused = others.filter(|(_, found)| match found {
             SnapshotView::Published(found) => match &found.users {
                 Seen::Absent => true,
                 Seen::Present(users) => users.is_empty(),
-                // Not looked at while it is pointed to: the eviction itself looks.
-                Seen::Unknown(_) => view.current == Current::Snapshot(**snapshot),
+                Seen::Unknown(_) => false,
             },
             SnapshotView::ManifestOnly
             | SnapshotView::FolderOnly

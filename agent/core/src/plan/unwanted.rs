@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::hold::Reason;
 use crate::name::CacheId;
-use crate::observed::{CacheView, Current, JobKey, SnapshotView};
+use crate::observed::{CacheView, Current, JobKey, Published, SnapshotView};
 use crate::record::DeploymentRecord;
 use crate::seen::Seen;
 
@@ -50,6 +50,12 @@ impl Planner<'_> {
         for (snapshot, found) in &view.snapshots {
             match found {
                 SnapshotView::Unknown(why) => self.hold_weights(cache, Reason::CacheUnknown { why: why.clone() }),
+                SnapshotView::Published(Published { users: Seen::Present(users), .. }) if !users.is_empty() => {
+                    self.hold_weights(cache, Reason::in_use(users));
+                }
+                SnapshotView::Published(Published { users: Seen::Unknown(why), .. }) => {
+                    self.hold_weights(cache, Reason::UsersUnknown { why: why.clone() });
+                }
                 SnapshotView::Published(_)
                 | SnapshotView::ManifestOnly
                 | SnapshotView::FolderOnly

@@ -10,6 +10,11 @@ fn unwanted(since: Option<WallTime>, view: CacheView) -> World {
 /// Retention is an hour.
 const LONG_AGO: WallTime = WallTime(WALL.0 - 3_600);
 
+/// A cache whose snapshot is still pointed to, and was looked at: nobody uses it.
+fn unused(snapshot: SnapshotId) -> CacheView {
+    with(serving("llama", snapshot), snapshot, SnapshotView::Published(published("llama")))
+}
+
 #[test]
 fn the_moment_from_which_nobody_asks_is_written_down() {
     unwanted(None, serving("llama", A)).check(&["record llama target A unwanted since 2027-01-15T08:00:00Z"]);
@@ -25,7 +30,7 @@ fn what_nobody_asks_for_is_kept_for_its_retention() {
 fn after_its_retention_it_goes_piece_by_piece() {
     let whole = CacheView { incoming: [(B, gib(1))].into(), ..serving("llama", A) };
     unwanted(Some(LONG_AGO), whole).check(&["discard llama B"]);
-    unwanted(Some(LONG_AGO), serving("llama", A)).check(&["evict llama A"]);
+    unwanted(Some(LONG_AGO), unused(A)).check(&["evict llama A"]);
     unwanted(Some(LONG_AGO), empty("llama", None)).check(&["remove llama"]);
 }
 
@@ -38,6 +43,15 @@ fn what_is_asked_for_again_is_not_unwanted_any_more() {
 }
 
 #[test]
+fn p05_what_is_seen_in_use_or_was_not_looked_at_is_not_even_tried() {
+    let used = Published { users: Seen::Present(vec![user()]), ..published("llama") };
+    unwanted(Some(LONG_AGO), with(serving("llama", A), A, SnapshotView::Published(used)))
+        .check(&["hold llama InUse: 1 use it, the first is process 42 (Mount of snapshots/x)"]);
+    unwanted(Some(LONG_AGO), serving("llama", A))
+        .check(&["hold llama UsersUnknown: cannot tell whether it is in use: not looked at"]);
+}
+
+#[test]
 fn p05_what_is_still_in_use_stays_and_says_so() {
     unwanted(Some(LONG_AGO), serving("llama", A))
         .failed(JobKey::Clean(id("llama")), Reason::in_use(&[user()]))
@@ -46,7 +60,7 @@ fn p05_what_is_still_in_use_stays_and_says_so() {
 
 #[test]
 fn p10_a_snapshot_that_cannot_be_read_keeps_only_itself() {
-    let view = with(serving("llama", B), A, SnapshotView::Unknown("EIO".to_owned()));
+    let view = with(unused(B), A, SnapshotView::Unknown("EIO".to_owned()));
     let hold = "hold llama CacheUnknown: what is on disk cannot be read: EIO";
     unwanted(Some(LONG_AGO), view).check(&["evict llama B", hold]);
     unwanted(Some(LONG_AGO), with(empty("llama", None), A, SnapshotView::Unknown("EIO".to_owned()))).check(&[hold]);
