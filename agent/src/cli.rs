@@ -22,7 +22,7 @@ pub use output::Format;
 
 /// Keeps AI inference nodes hot: model weights on local NVMe before a replica asks
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = "Exit codes: 0 ok, 1 failed, 2 usage, 3 held.", max_term_width = 110)]
+#[command(version, after_help = "Exit codes: 0 ok, 1 failed, 2 usage, 3 held.", max_term_width = 110)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -170,8 +170,6 @@ async fn serve(config: &Config, desired: &Path, root: CacheRoot, unknown: usize)
     let interrupt = signal(SignalKind::interrupt()).map_err(system("listen to SIGINT"))?;
     let health =
         TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;
-    let local =
-        socket::bind(&config.socket).map_err(|source| RunError::Socket { path: config.socket.clone(), source })?;
     let (folder, asked) = Folder::open(desired)?;
     warn_where_blind();
 
@@ -187,6 +185,9 @@ async fn serve(config: &Config, desired: &Path, root: CacheRoot, unknown: usize)
         inodes: config.headroom.inodes_percent.into(),
     };
     let node = Node::new(root, origins, data_plane, machine::boot_id()?, headroom, Some(report));
+    // Last of what may fail, so that a start that fails leaves no socket.
+    let local =
+        socket::bind(&config.socket).map_err(|source| RunError::Socket { path: config.socket.clone(), source })?;
     let looping = Loop::new(node, desired_seen, settings(config), metrics.clone(), stop.clone());
     let shown = Shown {
         node: config.node_name.clone(),
