@@ -116,19 +116,10 @@ pub(crate) async fn stage_model(disk: &SimDisk, model: &Model, fetched: &AtomicU
     let order = StageOrder::new(&model.listing, model.pinned.clone(), layout().snapshot(model.listing.id));
     let mut now = Millis(0);
     let mut staging = Staging::prepare(tree, order, now).await?;
-    for (file, gap) in staging.gaps() {
-        let mut at = gap.start;
-        while at < gap.end {
-            let end = (at + PIECE_BYTES).min(gap.end);
-            let bytes = &model.files[file as usize][at as usize..end as usize];
-            let to = staging.order().incoming(&staging.order().files[file as usize]);
-            disk.write(&to, at, bytes).await?;
-            fetched.fetch_add(end - at, Ordering::Relaxed);
-            now = Millis(now.0 + PIECE_MS);
-            staging.record(tree, Piece { file, offset: at, crc: Crc64::of(bytes) }, now).await?;
-            at = end;
-        }
-    }
+    let moved = fetch(disk, model, &mut staging, fetched, &mut now).await;
+    // Also after a failure, as the real job does: what was received is not to be fetched again.
+    staging.mark(tree, now).await?;
+    moved?;
     staging.prove_all(tree, now).await?;
     let whole = staging.whole().expect("every gap was filled");
     let publication = Publication {
@@ -139,6 +130,29 @@ pub(crate) async fn stage_model(disk: &SimDisk, model: &Model, fetched: &AtomicU
     };
     publish(tree, staging.order(), &whole, &publication).await?;
     point_current(tree, &layout(), Some(model.listing.id)).await?;
+    Ok(())
+}
+
+async fn fetch(
+    disk: &SimDisk,
+    model: &Model,
+    staging: &mut Staging,
+    fetched: &AtomicU64,
+    now: &mut Millis,
+) -> Result<(), StageError> {
+    for (file, gap) in staging.gaps() {
+        let mut at = gap.start;
+        while at < gap.end {
+            let end = (at + PIECE_BYTES).min(gap.end);
+            let bytes = &model.files[file as usize][at as usize..end as usize];
+            let to = staging.order().incoming(&staging.order().files[file as usize]);
+            disk.write(&to, at, bytes).await?;
+            fetched.fetch_add(end - at, Ordering::Relaxed);
+            *now = Millis(now.0 + PIECE_MS);
+            staging.record(Tree(disk), Piece { file, offset: at, crc: Crc64::of(bytes) }, *now).await?;
+            at = end;
+        }
+    }
     Ok(())
 }
 

@@ -90,6 +90,7 @@ impl State {
 
     pub(super) fn fate_of(&mut self, op: &FileOp, now_ns: u64) -> Fate {
         if let Some(refused) = self.planned() {
+            self.forget_unsynced(op);
             return Fate::Fails(refused);
         }
         let faults = self.faults;
@@ -121,14 +122,18 @@ impl State {
             return Fate::Succeeds;
         }
         let error = refused(FileFault::Io, "EIO");
-        if let FileOp::SyncData { path } = op {
-            if let Ok(ino) = self.store.find(path.as_str()) {
-                self.store.fail_sync(ino, &mut self.rng);
-            }
-            return Fate::Fails(error);
-        }
+        self.forget_unsynced(op);
         // The last thing these do is to sync a folder, which may fail when the rest is done.
         let ends_with_sync = matches!(op, FileOp::Replace { .. } | FileOp::Link { .. });
         if ends_with_sync && self.rng.chance(500_000) { Fate::FailsDone(error) } else { Fate::Fails(error) }
+    }
+
+    /// Where a sync of data fails, what could not be written may be gone.
+    fn forget_unsynced(&mut self, op: &FileOp) {
+        if let FileOp::SyncData { path } = op
+            && let Ok(ino) = self.store.find(path.as_str())
+        {
+            self.store.fail_sync(ino, &mut self.rng);
+        }
     }
 }
