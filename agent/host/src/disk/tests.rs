@@ -1,3 +1,5 @@
+//! The disk port on real files: every operation as its document says, and no link followed.
+
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};

@@ -1,3 +1,5 @@
+//! Parts on real files: bytes and CRC of any split, and never a byte outside the range.
+
 use std::fs;
 
 use stokehold_core::file_op::FileOp;

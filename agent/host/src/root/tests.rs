@@ -1,3 +1,5 @@
+//! Taking a root: locked, marked, adopted or refused, and what is refused is left as it was.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};

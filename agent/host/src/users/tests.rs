@@ -1,3 +1,5 @@
+//! Users of bytes, real processes each: descriptors, mappings, folders and mounts.
+
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::symlink;

@@ -50,6 +50,7 @@ impl SimDisk {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only the operations of this family are sent here")]
     async fn sync(&self, op: &FileOp) -> Result<(), Refused> {
         let (_, path) = op.act();
         let name = path.as_str();
@@ -88,6 +89,7 @@ impl SimDisk {
     }
 
     /// Operations of one step.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only the operations of this family are sent here")]
     async fn change_name(&self, op: &FileOp) -> Result<(), Refused> {
         match op {
             FileOp::Rename { from, to } => {

@@ -1,3 +1,5 @@
+//! The simulated disk by hand: what is durable, what a crash may take, and what it never may.
+
 use stokehold_core::file_op::FileKind;
 use stokehold_core::port::Tree;
 
