@@ -71,3 +71,22 @@ impl From<Exit> for ExitCode {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_well_formed_and_stands_in_the_documentation() {
+        Cli::command().debug_assert();
+        let text = include_str!("../../docs/COMMANDS.md");
+        let missing: Vec<String> = Cli::command()
+            .get_subcommands()
+            .map(|command| command.get_name().to_owned())
+            .filter(|name| !text.contains(&format!("| `{name}")))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}

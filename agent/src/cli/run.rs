@@ -243,6 +243,7 @@ async fn end_of(
 async fn stop_on_signal(mut terminate: Signal, mut interrupt: Signal, stop: CancellationToken) {
     // Each arm is safe to drop: a signal that arrived stays noted.
     let name = tokio::select! {
+        biased;
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     };

@@ -137,13 +137,15 @@ fn reasons(holds: &[HoldView]) -> String {
 }
 
 /// How far one cache is, in a line.
-fn line(cache: &CacheStatus) -> String {
+pub(super) fn line(cache: &CacheStatus) -> String {
     let held = cache.holds.iter().find(|hold| hold.stands_in_the_way);
     match (cache.phase, held) {
         _ if is_ready(cache) => format!("ready, {}", cache.bytes_total),
         (Phase::Staging, _) => {
             let eta = cache.eta_seconds.map(|seconds| format!(", {} left", duration(seconds)));
-            format!("{} of {}, {}/s{}", cache.bytes_done, cache.bytes_total, cache.rate, eta.unwrap_or_default())
+            let rate = (cache.rate > Bytes::ZERO).then(|| format!(", {}/s", cache.rate));
+            let (rate, eta) = (rate.unwrap_or_default(), eta.unwrap_or_default());
+            format!("{} of {}{rate}{eta}", cache.bytes_done, cache.bytes_total)
         }
         (_, Some(hold)) => format!("held: {}: {}", hold.reason, hold.message),
         (Phase::Ready | Phase::Held | Phase::Cold, None) if cache.jobs.is_empty() => "not here yet".to_owned(),

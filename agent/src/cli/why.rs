@@ -5,8 +5,8 @@ use stokehold_core::plan::Phase;
 
 use super::Exit;
 use super::ask::{Agent, AskError, SocketFlags, runtime};
-use super::output::{Format, duration, print, render};
-use super::status::{is_held, is_ready};
+use super::output::{Format, print, render};
+use super::status::{is_held, is_ready, line};
 use crate::server::view::{CacheStatus, StatusView};
 
 /// Say why a cache is not ready.
@@ -98,15 +98,8 @@ fn text(status: &CacheStatus) -> String {
         text += &format!("{name} {verb}: {}: {}\n", hold.reason, hold.message);
     }
     if text.is_empty() {
-        let eta = status.eta_seconds.map(|seconds| format!(", {} left", duration(seconds)));
         text = match status.phase {
-            Phase::Staging => format!(
-                "{name} is being staged: {} of {}, {}/s{}\n",
-                status.bytes_done,
-                status.bytes_total,
-                status.rate,
-                eta.unwrap_or_default()
-            ),
+            Phase::Staging => format!("{name} is being staged: {}\n", line(status)),
             Phase::Ready | Phase::Held | Phase::Cold if status.jobs.is_empty() => {
                 format!("{name} is not here yet, and nothing stands in its way\n")
             }

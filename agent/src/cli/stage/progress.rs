@@ -61,7 +61,9 @@ fn line(done: Bytes, total: Bytes, rate: Bytes) -> String {
         return format!("{total}, verifying and publishing");
     }
     let eta = eta_seconds(done, total, rate).map(|seconds| format!(", {} left", duration(seconds)));
-    format!("{done} of {total}, {rate}/s{}", eta.unwrap_or_default())
+    // In the first second, and while nothing arrives, there is none.
+    let rate = (rate > Bytes::ZERO).then(|| format!(", {rate}/s"));
+    format!("{done} of {total}{}{}", rate.unwrap_or_default(), eta.unwrap_or_default())
 }
 
 /// Leaves no half bar behind however it ends.
@@ -82,6 +84,7 @@ mod tests {
         assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
         assert_eq!(line(Bytes(0), Bytes(0), Bytes(0)), "looking at what is there");
         assert_eq!(line(Bytes(1 << 30), Bytes(4 << 30), Bytes(1 << 28)), "1.0 GiB of 4.0 GiB, 256.0 MiB/s, 12s left");
+        assert_eq!(line(Bytes(1 << 30), Bytes(4 << 30), Bytes(0)), "1.0 GiB of 4.0 GiB");
         assert_eq!(line(Bytes(5), Bytes(5), Bytes(1)), "5 B, verifying and publishing");
     }
 }
