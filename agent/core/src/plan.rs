@@ -141,9 +141,12 @@ impl Step {
 pub struct PlanLimits {
     /// Most stagings at a time.
     pub stages_max: u32,
-    /// Most listings at a time.
+    /// Most listings at a time of sources in one place, and [`LIST_PLACES_MAX`] times as many of all.
     pub lists_max: u32,
 }
+
+/// Places that may have all their listings under way at a time: so many must be silent before others wait for them.
+const LIST_PLACES_MAX: u32 = 8;
 
 impl Default for PlanLimits {
     fn default() -> Self {
@@ -201,7 +204,9 @@ pub struct Plan {
 /// Makes the plan of one pass.
 #[must_use]
 pub fn plan(desired: &Desired, observed: &Observed, attempts: &Attempts, now: &Now, limits: &PlanLimits) -> Plan {
+    let place = |(id, cache): (&CacheId, &DesiredCache)| Some((id.clone(), cache.weights.as_ref()?.source.place()));
     let mut planner = Planner {
+        places: desired.caches.iter().filter_map(place).collect(),
         observed,
         attempts,
         now,
@@ -229,6 +234,8 @@ struct Planner<'a> {
     attempts: &'a Attempts,
     now: &'a Now,
     limits: &'a PlanLimits,
+    /// Who answers for the weights of each desired cache.
+    places: BTreeMap<CacheId, String>,
     steps: Vec<Step>,
     holds: Vec<Hold>,
     verdicts: BTreeMap<CacheId, Verdict>,

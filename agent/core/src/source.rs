@@ -91,6 +91,19 @@ impl Source {
         }
     }
 
+    /// Who answers for it: sources of one place fail together, and one that does not answer must not keep others waiting.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self {
+            Self::S3(s3) => {
+                let part = |part: &Option<String>| part.clone().unwrap_or_default();
+                format!("s3 {} {} {}", part(&s3.endpoint), part(&s3.region), s3.bucket)
+            }
+            // Which of them share a mount is not known here.
+            Self::NodePath(_) => "nodePath".to_owned(),
+        }
+    }
+
     /// The kind of origin, as metrics label it.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

@@ -13,7 +13,7 @@ use crate::seen::Seen;
 
 use super::room::Candidate;
 use super::target::target;
-use super::{Phase, Planner, Step};
+use super::{LIST_PLACES_MAX, Phase, Planner, Step};
 
 /// A staging that was begun so often without a byte arriving, and never ended in an orderly way, waits.
 const FRUITLESS_STARTS_MAX: u32 = 2;
@@ -91,13 +91,27 @@ impl<'a> Planner<'a> {
         if let Some(attempt) = self.attempts.barring(&key, now) {
             return self.hold_weights(id, attempt.last.reason.clone());
         }
-        let running = self.observed.jobs.values().filter(|job| job.kind == JobKind::List).count();
-        let planned = self.steps.iter().filter(|step| matches!(step, Step::List { .. })).count();
-        let ahead = u32::try_from(running + planned).unwrap_or(u32::MAX);
-        if ahead >= self.limits.lists_max {
+        if let Some(ahead) = self.lists_ahead(id) {
             return self.hold_weights(id, Reason::WaitingForTurn { ahead });
         }
         self.steps.push(Step::List { cache: id.clone() });
+    }
+
+    /// How many listings go first, where they are so many that this one has to wait.
+    fn lists_ahead(&self, id: &CacheId) -> Option<u32> {
+        let running =
+            self.observed.jobs.iter().filter(|(_, job)| job.kind == JobKind::List).filter_map(|(key, _)| key.cache());
+        let planned =
+            self.steps.iter().filter_map(|step| if let Step::List { cache } = step { Some(cache) } else { None });
+        // Where the place of one is not known any more, it may be this one's.
+        let place = self.places.get(id);
+        let is_here = |cache: &&CacheId| self.places.get(*cache).is_none_or(|other| Some(other) == place);
+        let lists: Vec<&CacheId> = running.chain(planned).collect();
+        let here = u32::try_from(lists.iter().filter(|cache| is_here(cache)).count()).unwrap_or(u32::MAX);
+        let all = u32::try_from(lists.len()).unwrap_or(u32::MAX);
+        let most = self.limits.lists_max;
+        let waits = here >= most || all >= most.saturating_mul(LIST_PLACES_MAX);
+        waits.then_some(if here >= most { here } else { all })
     }
 
     /// The record as it should be.

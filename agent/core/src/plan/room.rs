@@ -3,6 +3,7 @@
 //! What is promised to a cache and not yet on the disk is taken from what is free before anybody else is promised anything. A cache
 //! that cannot be read counts with all that it was promised.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::checksum::SnapshotId;
@@ -72,7 +73,11 @@ impl Candidate {
 impl Planner<'_> {
     pub(super) fn admit(&mut self, root: &RootView) {
         let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.sort_by(|one, two| two.priority.cmp(&one.priority).then_with(|| one.cache.cmp(&two.cache)));
+        // What failed before goes behind what did not: an origin that stalls must not come first again and again.
+        let failures = |one: &Candidate| {
+            self.attempts.last(&JobKey::Stage(one.cache.clone())).map_or(0, |attempt| attempt.failures)
+        };
+        candidates.sort_by_cached_key(|one| (Reverse(one.priority), failures(one), one.cache.clone()));
         let mut ledger = Ledger::new(self, root);
         let mut running = self.running_stages();
         for candidate in &candidates {

@@ -143,6 +143,31 @@ fn listings_take_turns() {
 }
 
 #[test]
+fn p10_listings_of_one_place_keep_no_other_place_waiting() {
+    let elsewhere = |weights: &mut DesiredWeights| {
+        weights.source = Source::S3(crate::source::S3Source::new("models", "c/").expect("a bucket"));
+    };
+    let mut world = World::new();
+    world.limits.lists_max = 1;
+    world
+        .wants(wanted("a"))
+        .wants(wanted("b"))
+        .wants(with_weights("c", elsewhere))
+        .has("a", serving("a", A))
+        .has("b", empty("b", None))
+        .has("c", empty("c", None))
+        .runs(JobKey::List(id("a")), JobKind::List)
+        .check(&[
+            "record c",
+            "list c",
+            "hold b WaitingForTurn: 1 others are being staged or go first",
+            "a Ready, target A, serves A",
+            "b Held",
+            "c Cold",
+        ]);
+}
+
+#[test]
 fn a_stale_listing_is_made_anew_and_not_staged_from() {
     World::new()
         .wants(wanted("llama"))

@@ -134,6 +134,23 @@ fn stagings_go_by_priority_and_the_rest_wait_for_their_turn() {
 }
 
 #[test]
+fn p10_what_failed_before_goes_behind_what_did_not() {
+    let mut world = asking(&["a", "b"])
+        .promised("a", needed())
+        .promised("b", needed())
+        .failed(JobKey::Stage(id("a")), Reason::OriginUnreachable { why: "no byte came".to_owned() })
+        .later(3);
+    world.limits.stages_max = 1;
+    world.check(&[
+        "shrink to b=10.1 GiB",
+        "stage b A 10.0 GiB at 0",
+        "hold a WaitingForTurn: 1 others are being staged or go first",
+        "a Held, target A",
+        "b Staging, target A",
+    ]);
+}
+
+#[test]
 fn a_running_stage_counts_as_a_turn() {
     let mut world = asking(&["a", "b"]).promised("a", needed()).runs(JobKey::Stage(id("a")), JobKind::Stage(A));
     world.limits.stages_max = 1;
