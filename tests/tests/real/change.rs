@@ -12,7 +12,7 @@ use stokehold_tests::lab::seaweed::Seaweed;
 use stokehold_tests::lab::{self, seed};
 use stokehold_tests::real::{LIMIT, Node, Site, Wanted, held, look_through_current};
 
-use crate::ground::{BUCKET, MIB, Model, can_start_alone, shard};
+use crate::ground::{BUCKET, MIB, MOUNTS, Model, can_start_alone, shard};
 
 /// A model of which the first shard gets other bytes while it is read, and what it is then.
 fn overwritten_on_the_way(server: &FaultS3, name: &str) -> (Model, Model) {
@@ -121,6 +121,7 @@ async fn p05_an_update_takes_the_old_version_away_only_when_nobody_has_it_open()
     if !can_start_alone() {
         return Ok(());
     }
+    let _mounts = MOUNTS.read().await;
     let Some(seaweed) = Seaweed::start_or_skip() else { return Ok(()) };
     let bucket = bucket(&seaweed).await?;
     let site = Site::new(&seaweed.access())?;

@@ -11,12 +11,17 @@ use stokehold_core::checksum::SnapshotId;
 use stokehold_core::name::CacheId;
 use stokehold_tests::lab::fault_s3::{Body, Checksums, FaultS3};
 use stokehold_tests::real::{Wanted, folder, holds_bytes, look_through_current, paths};
+use tokio::sync::RwLock;
 
 pub(crate) const MIB: u64 = 1 << 20;
 /// Connections and bytes of a part as [`stokehold_tests::real::Site`] sets them: what one kill may cost.
 pub(crate) const IN_FLIGHT: u64 = 4 * 4 * MIB;
 /// The bucket of all models here.
 pub(crate) const BUCKET: &str = "weights";
+
+/// Whoever starts an agent in a mount namespace of its own reads, whoever takes a filesystem away writes: a copy of the mount in
+/// another namespace would keep it alive.
+pub(crate) static MOUNTS: RwLock<()> = RwLock::const_new(());
 
 /// Files of a model, by path below its prefix.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use stokehold_tests::lab::fault_s3::{Fault, FaultS3, On, Times};
 use stokehold_tests::real::{LIMIT, Site, folder, look_through_current};
 use tempfile::TempDir;
 
-use crate::ground::{IN_FLIGHT, MIB, Model, is_root, shard};
+use crate::ground::{IN_FLIGHT, MIB, MOUNTS, Model, is_root, shard};
 
 /// `EXT4_IOC_SHUTDOWN` and `XFS_IOC_GOINGDOWN`: `_IOR('X', 125, __u32)`.
 const SHUTDOWN: libc::c_ulong = 0x8004_587d;
@@ -100,6 +100,7 @@ fn run(command: &mut Command) -> Result<()> {
 
 fn cut_and_recover(kind: &str) -> Result<()> {
     const CUTS: u64 = 2;
+    let _mounts = MOUNTS.blocking_write();
     let Some(mut disk) = Disk::new(kind)? else { return Ok(()) };
     let server = FaultS3::start()?;
     let model = Model::new("cut", 101, 3, 40 * MIB);

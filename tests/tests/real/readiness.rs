@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use stokehold_tests::lab::{self, fault_s3::FaultS3};
 use stokehold_tests::real::{LIMIT, Site, is_ready, label};
 
-use crate::ground::{MIB, Model, can_start_alone, shard};
+use crate::ground::{MIB, MOUNTS, Model, can_start_alone, shard};
 
 #[test]
 fn p06_a_restart_without_the_origin_keeps_label_and_readiness() -> Result<()> {
@@ -62,6 +62,7 @@ fn c002_wrong_bytes_in_a_published_file_withdraw_its_label_and_it_is_staged_agai
     if !can_start_alone() {
         return Ok(());
     }
+    let _mounts = MOUNTS.blocking_read();
     let server = FaultS3::start()?;
     let model = Model::new("rotten", 73, 2, 2 * MIB);
     model.put(&server);

@@ -4,13 +4,14 @@ use anyhow::{Result, ensure};
 use stokehold_tests::lab::{self, fault_s3::FaultS3};
 use stokehold_tests::real::{LIMIT, Site, allocated, label};
 
-use crate::ground::{MIB, Model, can_start_alone};
+use crate::ground::{MIB, MOUNTS, Model, can_start_alone};
 
 #[test]
 fn c057_what_nobody_asks_for_loses_its_label_first_and_then_all_its_bytes() -> Result<()> {
     if !can_start_alone() {
         return Ok(());
     }
+    let _mounts = MOUNTS.blocking_read();
     let server = FaultS3::start()?;
     let model = Model::new("gone", 91, 2, 4 * MIB);
     model.put(&server);
