@@ -47,12 +47,21 @@ pub struct Progress {
     done: AtomicU64,
     total: AtomicU64,
     rate: AtomicU64,
+    moved_at: AtomicU64,
 }
 
 impl Progress {
+    /// Nothing done yet.
+    #[must_use]
+    pub fn begun(now: Millis) -> Self {
+        Self { moved_at: AtomicU64::new(now.0), ..Self::default() }
+    }
+
     /// Sets what is there, what there will be, and the bytes a second.
-    pub fn show(&self, done: Bytes, total: Bytes, rate: Bytes) {
-        self.done.store(done.0, Ordering::Relaxed);
+    pub fn show(&self, done: Bytes, total: Bytes, rate: Bytes, now: Millis) {
+        if self.done.swap(done.0, Ordering::Relaxed) != done.0 {
+            self.moved_at.store(now.0, Ordering::Relaxed);
+        }
         self.total.store(total.0, Ordering::Relaxed);
         self.rate.store(rate.0, Ordering::Relaxed);
     }
@@ -93,7 +102,9 @@ impl JobBoard {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let view = |job: &Running| {
             let (done, total, rate) = job.progress.shown();
-            JobView { kind: job.kind, is_cancelled: job.cancel.is_cancelled(), done, total, rate, since: job.since }
+            let moved_at = Millis(job.progress.moved_at.load(Ordering::Relaxed));
+            let is_cancelled = job.cancel.is_cancelled();
+            JobView { kind: job.kind, is_cancelled, done, total, rate, since: job.since, moved_at }
         };
         running.iter().map(|(key, job)| (key.clone(), view(job))).collect()
     }
@@ -135,7 +146,7 @@ impl Jobs {
         F: FnOnce(JobContext) -> Work,
         Work: Future<Output = JobEnd> + Send + 'static,
     {
-        let context = JobContext { progress: Arc::default(), cancel: self.stop.child_token() };
+        let context = JobContext { progress: Arc::new(Progress::begun(now)), cancel: self.stop.child_token() };
         {
             let mut running = self.board.0.lock().unwrap_or_else(PoisonError::into_inner);
             if running.contains_key(&key) {

@@ -38,6 +38,8 @@ use crate::world::World;
 const RESYNC_PERIOD: Duration = Duration::from_secs(60);
 /// The resync is spread by up to this much, so that nodes that started together do not look together.
 const RESYNC_JITTER_MS: u64 = 10_000;
+/// While jobs run: one that moves nothing any more must be seen to make way for others.
+const RESYNC_PERIOD_BUSY: Duration = Duration::from_secs(2);
 /// So many passes follow each other at once while steps change something; then the loop waits, in case two of them undo each other.
 const PASSES_AT_ONCE_MAX: u32 = 16;
 /// How long that wait is.
@@ -161,14 +163,15 @@ impl<W: World> Loop<W> {
         let said = report(&desired, &observed, &planned);
         self.metrics.replace(PASS_GAUGES, &samples(&observed, &planned, &said));
         self.log_changes(&said);
-        let is_said = self.say(&desired, &observed, &said, &begun).await;
-        let has_changed = self.perform(&desired, &planned, is_said).await;
         self.passes += 1;
         self.metrics.count(&PASSES, &[], 1);
-        let took = self.world.now().monotonic.since(begun.monotonic);
+        let view = Arc::new(PassView { passes: self.passes, now: begun, observed, plan: planned, report: said });
+        // Shown first: whoever acts on a report finds at least as much here.
+        self.views.send_replace(Some(view.clone()));
+        let is_said = self.say(&desired, &view).await;
+        let has_changed = self.perform(&desired, &view.plan, is_said).await;
+        let took = self.world.now().monotonic.since(view.now.monotonic);
         self.metrics.set(&PASS_SECONDS, &[], took.as_secs_f64());
-        let view = PassView { passes: self.passes, now: begun, observed, plan: planned, report: said };
-        self.views.send_replace(Some(Arc::new(view)));
         has_changed
     }
 
@@ -207,7 +210,8 @@ impl<W: World> Loop<W> {
 
     fn next_look(&self) -> Duration {
         let now = self.world.now().monotonic;
-        let resync = now.after(RESYNC_PERIOD + Duration::from_millis(self.world.random() % RESYNC_JITTER_MS));
+        let idle = RESYNC_PERIOD + Duration::from_millis(self.world.random() % RESYNC_JITTER_MS);
+        let resync = now.after(if self.jobs.view().is_empty() { idle } else { RESYNC_PERIOD_BUSY });
         let due: Option<Millis> = self.listings.next_due(&self.desired.borrow(), now);
         let retry = self.attempts.next_retry(now);
         due.into_iter().chain(retry).fold(resync, Millis::min).since(now)

@@ -217,4 +217,6 @@ pub struct JobView {
     pub rate: Bytes,
     /// When it began.
     pub since: Millis,
+    /// When it last got further; its beginning counts.
+    pub moved_at: Millis,
 }

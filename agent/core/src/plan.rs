@@ -9,6 +9,7 @@ mod target;
 mod unwanted;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ use crate::checksum::{SnapshotId, Strength};
 use crate::desired::{Desired, DesiredCache};
 use crate::hold::{Hold, Reason, Subject};
 use crate::name::CacheId;
-use crate::observed::{JobKey, JobKind, Observed, RootView};
+use crate::observed::{JobKey, JobKind, JobView, Observed, RootView};
 use crate::quantity::Bytes;
 use crate::record::DeploymentRecord;
 use crate::seen::Seen;
@@ -135,6 +136,11 @@ impl Step {
         }
     }
 }
+
+/// A job that got no further for this long does not keep others from their turn: one bad origin stops only itself.
+const STILL_AFTER: Duration = Duration::from_secs(2);
+/// So many times the limit of a kind of job may run when those beyond it stand still.
+const STANDING_STILL_TIMES: u32 = 4;
 
 /// Limits that the planner keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -336,7 +342,17 @@ impl Planner<'_> {
         }
     }
 
-    fn cleaning_or_staging(&self, cache: &CacheId) -> Option<(&JobKey, &crate::observed::JobView)> {
+    /// Jobs of a kind that keep others from their turn, out of `limit` places; those that stand still keep one only when there are
+    /// far too many of them.
+    fn places_taken(&self, is_of_kind: impl Fn(JobKind) -> bool, limit: u32) -> u32 {
+        let jobs: Vec<&JobView> = self.observed.jobs.values().filter(|job| is_of_kind(job.kind)).collect();
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let moving = jobs.iter().filter(|job| self.now.monotonic.since(job.moved_at) < STILL_AFTER).count();
+        let is_crowded = count(jobs.len()) >= limit.saturating_mul(STANDING_STILL_TIMES);
+        count(if is_crowded { jobs.len() } else { moving })
+    }
+
+    fn cleaning_or_staging(&self, cache: &CacheId) -> Option<(&JobKey, &JobView)> {
         [JobKey::Stage(cache.clone()), JobKey::Clean(cache.clone())]
             .iter()
             .find_map(|key| self.observed.jobs.get_key_value(key))

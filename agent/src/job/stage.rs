@@ -4,8 +4,8 @@
 //! absent: policy. The transfer machine asks, this does.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use super::failure::{of_disk, of_origin, of_staging};
 use super::{JobContext, JobEnd};
 use crate::metrics::Metrics;
-use crate::streams::Streams;
+use crate::streams::{Streams, Turn};
 use crate::world::{Fetch, FetchError, FetchOrder, Fetched, World};
 
 mod in_hand;
@@ -42,6 +42,9 @@ mod in_hand;
 const PINS_AT_A_TIME: usize = 16;
 /// How often bytes on their way are told to the transfer machine and shown to people.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
+
+/// An attempt that is silent for this long leaves its turn to others, long before it is given up.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
 
 /// What to stage, and how.
 #[derive(Debug, Clone)]
@@ -232,6 +235,8 @@ struct Flight {
     file: u32,
     offset: u64,
     has_turn: Arc<AtomicBool>,
+    turn: Arc<Mutex<Option<Turn>>>,
+    moved_at: Millis,
     progress: Arc<AtomicU64>,
     told: u64,
     cancel: CancellationToken,
@@ -329,6 +334,9 @@ impl<'a, W: World> Mover<'a, W> {
         let streams = self.job.streams.clone();
         let has_turn = Arc::new(AtomicBool::new(false));
         let is_on = has_turn.clone();
+        let turn = Arc::new(Mutex::new(None));
+        let kept = turn.clone();
+        let begun = self.now();
         let claim =
             Claim { subject: self.job.subject.clone(), priority: self.job.priority, bytes: Bytes(range.length()) };
         let order = FetchOrder {
@@ -341,10 +349,13 @@ impl<'a, W: World> Mover<'a, W> {
             cancel: cancel.clone(),
         };
         self.moved.requests += 1;
-        self.flights.insert(attempt, Flight { file, offset: range.start, has_turn, progress, told: 0, cancel });
+        self.flights.insert(
+            attempt,
+            Flight { file, offset: range.start, has_turn, turn, moved_at: begun, progress, told: 0, cancel },
+        );
         self.fetches.push(Box::pin(async move {
             // Each arm is safe to drop: a dropped wait gives up its claim.
-            let _turn = tokio::select! {
+            let turn = tokio::select! {
                 biased;
                 () = order.cancel.cancelled() => {
                     let nothing = Fetched { written: Crc64::default(), error: Some(FetchError::Cancelled) };
@@ -352,8 +363,11 @@ impl<'a, W: World> Mover<'a, W> {
                 }
                 turn = streams.turn(claim) => turn,
             };
+            *locked(&kept) = Some(turn);
             is_on.store(true, Ordering::Relaxed);
-            (attempt, world.fetch().fetch(order).await)
+            let fetched = world.fetch().fetch(order).await;
+            locked(&kept).take();
+            (attempt, fetched)
         }));
     }
 
@@ -370,14 +384,19 @@ impl<'a, W: World> Mover<'a, W> {
         for (attempt, flight) in &mut self.flights {
             if !flight.has_turn.load(Ordering::Relaxed) {
                 transfer.handle(Event::Waits { attempt: *attempt }, now);
+                flight.moved_at = now;
             }
             let arrived = flight.progress.load(Ordering::Relaxed);
             let count = arrived.saturating_sub(flight.told);
             if count > 0 {
                 flight.told = arrived;
+                flight.moved_at = now;
                 transfer.handle(Event::Bytes { attempt: *attempt, count }, now);
             }
             on_the_way += arrived;
+            if now.since(flight.moved_at) >= SILENT_AFTER {
+                locked(&flight.turn).take();
+            }
         }
         let total = self.moved.fetched.0 + on_the_way;
         let (since, before, rate) = self.shown;
@@ -388,7 +407,7 @@ impl<'a, W: World> Mover<'a, W> {
             self.shown = (now, total, rate);
         }
         let done = Bytes(self.staging.received().0.saturating_add(on_the_way)).min(self.job.listing.bytes);
-        self.context.progress.show(done, self.job.listing.bytes, Bytes(rate));
+        self.context.progress.show(done, self.job.listing.bytes, Bytes(rate), now);
     }
 
     /// Notes what an attempt brought, and says how it ended. An attempt that is not known any more says nothing.
@@ -456,6 +475,10 @@ impl<'a, W: World> Mover<'a, W> {
             let _ended = self.take_in(attempt, &fetched).await;
         }
     }
+}
+
+fn locked(turn: &Mutex<Option<Turn>>) -> MutexGuard<'_, Option<Turn>> {
+    turn.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the disk said that nothing is there.

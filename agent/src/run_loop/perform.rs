@@ -8,18 +8,18 @@ use stokehold_core::file_op::FileOp;
 use stokehold_core::hold::Subject;
 use stokehold_core::layout::CacheLayout;
 use stokehold_core::name::CacheId;
-use stokehold_core::observed::{JobKey, JobKind, Observed};
+use stokehold_core::observed::{JobKey, JobKind};
 use stokehold_core::plan::{Phase, Plan, Step};
 use stokehold_core::port::Tree;
 use stokehold_core::publishing::point_current;
 use stokehold_core::quantity::Bytes;
 use stokehold_core::record::{RECORD_VERSION, StatusRecord, encode};
-use stokehold_core::report::{Report, VOUCHED_FOR, status_record};
+use stokehold_core::report::{VOUCHED_FOR, status_record};
 use stokehold_core::seen::Seen;
 use stokehold_core::time::Now;
 use tracing::warn;
 
-use super::Loop;
+use super::{Loop, PassView};
 use crate::job::failure::{of_creation, of_disk};
 use crate::job::{clean, list, stage};
 use crate::world::World;
@@ -29,11 +29,11 @@ const STATUS_MODE: u32 = 0o644;
 
 impl<W: World> Loop<W> {
     /// Writes what pods read, then brings the report out where it differs from the one before. True where both are out.
-    pub(super) async fn say(&mut self, desired: &Desired, observed: &Observed, report: &Report, now: &Now) -> bool {
-        let mut is_said = self.say_statuses(desired, observed, report, now).await;
-        if self.said.as_ref() != Some(report) {
-            match self.world.say(report).await {
-                Ok(()) => self.said = Some(report.clone()),
+    pub(super) async fn say(&mut self, desired: &Desired, view: &PassView) -> bool {
+        let mut is_said = self.say_statuses(desired, view).await;
+        if self.said.as_ref() != Some(&view.report) {
+            match self.world.say(&view.report).await {
+                Ok(()) => self.said = Some(view.report.clone()),
                 Err(error) => {
                     warn!(error = %error, "the report is not out");
                     is_said = false;
@@ -43,11 +43,12 @@ impl<W: World> Loop<W> {
         is_said
     }
 
-    async fn say_statuses(&mut self, desired: &Desired, observed: &Observed, report: &Report, now: &Now) -> bool {
+    async fn say_statuses(&mut self, desired: &Desired, view: &PassView) -> bool {
+        let PassView { observed, report, now, .. } = view;
         let mut is_said = true;
         for (id, seen) in &observed.caches {
-            let Seen::Present(view) = seen else { continue };
-            if !view.has_skeleton || matches!(view.record, Seen::Absent | Seen::Unknown(_)) {
+            let Seen::Present(cache) = seen else { continue };
+            if !cache.has_skeleton || matches!(cache.record, Seen::Absent | Seen::Unknown(_)) {
                 continue;
             }
             let status = match status_record(id, report, now) {

@@ -79,7 +79,8 @@ impl Planner<'_> {
         };
         candidates.sort_by_cached_key(|one| (Reverse(one.priority), failures(one), one.cache.clone()));
         let mut ledger = Ledger::new(self, root);
-        let mut running = self.running_stages();
+        let is_stage = |kind| matches!(kind, JobKind::Stage(_));
+        let mut running = self.places_taken(is_stage, self.limits.stages_max);
         for candidate in &candidates {
             if let Err(reason) = ledger.fits(candidate, root) {
                 self.hold_weights(&candidate.cache, reason);
@@ -115,11 +116,6 @@ impl Planner<'_> {
         if self.attempts.barring(&JobKey::Clean(candidate.cache.clone()), self.now.monotonic).is_none() {
             self.steps.push(Step::Evict { cache: candidate.cache.clone(), snapshot });
         }
-    }
-
-    fn running_stages(&self) -> u32 {
-        let stages = self.observed.jobs.values().filter(|job| matches!(job.kind, JobKind::Stage(_))).count();
-        u32::try_from(stages).unwrap_or(u32::MAX)
     }
 }
 

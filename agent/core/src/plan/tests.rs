@@ -230,7 +230,10 @@ impl World {
 
     fn runs(mut self, key: JobKey, kind: JobKind) -> Self {
         let (done, total, rate) = (gib(3), gib(10), Bytes(1 << 20));
-        self.observed.jobs.insert(key, JobView { kind, is_cancelled: false, done, total, rate, since: MONOTONIC });
+        self.observed.jobs.insert(
+            key,
+            JobView { kind, is_cancelled: false, done, total, rate, since: MONOTONIC, moved_at: MONOTONIC },
+        );
         self
     }
 

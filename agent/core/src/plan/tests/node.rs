@@ -147,7 +147,7 @@ impl Node {
 
     fn start(&mut self, key: JobKey, kind: JobKind) {
         let (done, total, rate, since) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO, self.now.monotonic);
-        let job = JobView { kind, is_cancelled: false, done, total, rate, since };
+        let job = JobView { kind, is_cancelled: false, done, total, rate, since, moved_at: since };
         assert_eq!(self.jobs.insert(key, job), None, "two jobs of one kind for one subject");
     }
 

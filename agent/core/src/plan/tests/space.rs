@@ -162,6 +162,17 @@ fn a_running_stage_counts_as_a_turn() {
 }
 
 #[test]
+fn p10_a_stage_that_stands_still_keeps_nobody_from_a_turn() {
+    let mut world = asking(&["a", "b"])
+        .promised("a", needed())
+        .promised("b", needed())
+        .runs(JobKey::Stage(id("a")), JobKind::Stage(A));
+    world.limits.stages_max = 1;
+    world.now.monotonic = MONOTONIC.after(STILL_AFTER);
+    world.check(&["stage b A 10.0 GiB at 0", "a Staging, target A", "b Staging, target A"]);
+}
+
+#[test]
 fn whoever_waits_for_a_turn_keeps_no_room_from_a_higher_priority() {
     let recorded = DeploymentRecord { priority: 5, ..record("high", Some(A)) };
     let mut world = asking(&["running", "low"])
