@@ -1,3 +1,5 @@
+//! The simulated origin by hand: what it serves, and each of its lies.
+
 use stokehold_core::listing::Filter;
 use stokehold_core::source::S3Source;
 
