@@ -67,6 +67,8 @@ impl Fetch for DataPlane {
     fn fetch(&self, order: FetchOrder) -> impl Future<Output = Fetched> + Send + 'static {
         let lane = self.lanes[self.next.fetch_add(1, Ordering::Relaxed) % self.lanes.len()].clone();
         async move {
+            // Whoever stops waiting wants nothing written any more.
+            let _cancelled_when_dropped = order.cancel.clone().drop_guard();
             let (answer, answered) = oneshot::channel();
             let gone = || Fetched { written: Crc64::default(), error: Some(FetchError::Cancelled) };
             if lane.send((order, answer)).await.is_err() {

@@ -286,7 +286,9 @@ impl<'a> Planner<'a> {
         if let Some(attempt) = self.attempts.barring(&JobKey::Stage(id.clone()), self.now.monotonic) {
             return Some(attempt.last.reason.clone());
         }
-        let in_hand = in_hand.filter(|in_hand| in_hand.snapshot == target)?;
+        // What was begun ahead of now was begun while the clock was wrong.
+        let is_meant = |in_hand: &&InHand| in_hand.snapshot == target && in_hand.begun_at <= self.now.wall;
+        let in_hand = in_hand.filter(is_meant)?;
         let until = in_hand.begun_at.after(QUARANTINE);
         let is_fruitless = in_hand.starts >= FRUITLESS_STARTS_MAX && self.now.wall < until;
         is_fruitless.then_some(Reason::Quarantined { starts: in_hand.starts, until })

@@ -32,7 +32,8 @@ impl Planner<'_> {
         if let Current::Foreign(found) = &view.current {
             return self.hold_weights(cache, Reason::CurrentIsForeign { found: found.clone() });
         }
-        let Some(since) = record.unwanted_since else {
+        // A moment that lies ahead was written while the clock was wrong: it would keep the bytes for as long as the clock was off.
+        let Some(since) = record.unwanted_since.filter(|since| *since <= self.now.wall) else {
             let record = DeploymentRecord { unwanted_since: Some(self.now.wall), ..record.clone() };
             return self.steps.push(Step::WriteRecord { cache: cache.clone(), record });
         };

@@ -151,6 +151,18 @@ fn two_fruitless_starts_put_a_stage_into_quarantine_for_an_hour() {
 }
 
 #[test]
+fn a_quarantine_that_a_wrong_clock_began_is_none() {
+    let in_hand = Some(InHand { snapshot: A, starts: 2, begun_at: WallTime(WALL.0 + 400 * 86_400) });
+    let record = DeploymentRecord { in_hand, ..record("llama", Some(A)) };
+    World::new()
+        .wants(wanted("llama"))
+        .has("llama", CacheView { record: Seen::Present(record), ..empty("llama", None) })
+        .listed("llama", A)
+        .promised("llama", needed())
+        .check(&["stage llama A 10.0 GiB at 0", "llama Staging, target A"]);
+}
+
+#[test]
 fn a_quarantine_is_for_one_snapshot() {
     World::new()
         .wants(with_weights("llama", |weights| weights.revision = Some(B)))

@@ -21,6 +21,12 @@ fn the_moment_from_which_nobody_asks_is_written_down() {
 }
 
 #[test]
+fn a_moment_that_a_wrong_clock_wrote_down_is_written_anew() {
+    unwanted(Some(WallTime(WALL.0 + 400 * 86_400)), serving("llama", A))
+        .check(&["record llama target A unwanted since 2027-01-15T08:00:00Z"]);
+}
+
+#[test]
 fn what_nobody_asks_for_is_kept_for_its_retention() {
     unwanted(Some(WallTime(LONG_AGO.0 + 1)), serving("llama", A))
         .check(&["hold llama Retained: nobody asks for it; kept until 2027-01-15T08:00:01Z"]);
