@@ -5,10 +5,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use stokehold_tests::sim::story::{Outcome, tell};
+use stokehold_tests::sim::disk::{CrashKind, IgnoredSync};
+use stokehold_tests::sim::story::{Outcome, tell, tell_of};
+use stokehold_tests::sim::temper::SLOW;
 
 /// Worlds of an ordinary run.
 const SEEDS: u64 = 1_000;
+/// So many worlds at most until a disk that lies about its syncs is found out.
+const NOTICED_WITHIN: u64 = 200;
 /// Failures that are shown.
 const SHOWN_MAX: usize = 2;
 
@@ -58,8 +62,26 @@ fn worlds_of_every_temper_keep_all_promises_and_settle_in_peace() {
 
 #[test]
 fn a_world_told_twice_is_the_same_world() {
-    for seed in 0..20 {
+    for seed in 0..12 {
         let (one, two) = (tell(seed), tell(seed));
         assert!(one.log == two.log, "seed {seed} gave two stories");
+    }
+}
+
+#[test]
+fn a_disk_whose_syncs_do_nothing_would_be_noticed() {
+    for ignored in [IgnoredSync::Data, IgnoredSync::Folder] {
+        let is_noticed = |seed| {
+            let outcome = tell_of(seed, |temper| {
+                temper.disk.ignores = Some(ignored);
+                temper.disk.faults.writeback_ppm = 0;
+                temper.origin = SLOW;
+                temper.crashes = true;
+                temper.crash_kind = Some(CrashKind::PowerLoss);
+                (temper.life_ms, temper.lives) = ((1_000, 30_000), (3, 6));
+            });
+            outcome.broken.is_some_and(|broken| broken.starts_with("P1"))
+        };
+        assert!((0..NOTICED_WITHIN).any(is_noticed), "{ignored:?}");
     }
 }

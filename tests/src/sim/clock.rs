@@ -26,6 +26,8 @@ struct Times {
     boot_ns: u64,
     boots: u64,
     last_stamp_ns: u64,
+    /// How far wall clocks are off, seconds.
+    wall_off_s: i64,
 }
 
 impl Times {
@@ -60,6 +62,11 @@ impl Clock {
         times.boots += 1;
     }
 
+    /// Wall clocks are off by so many seconds from now on; times of inodes go on as they were.
+    pub fn step_wall(&self, off_s: i64) {
+        self.times().wall_off_s = off_s;
+    }
+
     /// Nanoseconds since the world began.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
@@ -80,7 +87,7 @@ impl Clock {
         let times = self.times();
         let now_ns = times.now_ns();
         Now {
-            wall: WallTime(EPOCH_S + now_ns / NANOS),
+            wall: WallTime((EPOCH_S + now_ns / NANOS).saturating_add_signed(times.wall_off_s)),
             monotonic: Millis((now_ns - times.boot_ns) / 1_000_000),
             boot_id: BootId(format!("boot-{}", times.boots)),
         }

@@ -47,7 +47,7 @@ impl Fetch for SimFetch {
             };
             let finished = part.flush().map_err(|error| FetchError::Origin(OriginError::Disk(error)));
             disk.answers().await;
-            Fetched { written: part.written, error: read.err().or_else(|| finished.err()) }
+            Fetched { written: Crc64::of(&part.written), error: read.err().or_else(|| finished.err()) }
         }
     }
 }
@@ -58,7 +58,8 @@ struct SimPart {
     range: ByteRange,
     buffer: Vec<u8>,
     pending: usize,
-    written: Crc64,
+    /// All that was written: their CRC is made once, at the end.
+    written: Vec<u8>,
     progress: Arc<AtomicU64>,
 }
 
@@ -70,7 +71,7 @@ impl SimPart {
             range: order.range,
             buffer: vec![0; BUFFER_BYTES],
             pending: 0,
-            written: Crc64::default(),
+            written: Vec::new(),
             progress: order.progress.clone(),
         }
     }
@@ -80,8 +81,8 @@ impl SimPart {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.disk.write_at(&self.path, self.range.start + self.written.bytes, bytes)?;
-        self.written = self.written.then(Crc64::of(bytes));
+        self.disk.write_at(&self.path, self.range.start + self.written.len() as u64, bytes)?;
+        self.written.extend_from_slice(bytes);
         self.progress.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -89,7 +90,7 @@ impl SimPart {
 
 impl Fill for SimPart {
     fn buffer(&mut self) -> Result<&mut [u8], FileError> {
-        let left = self.range.length() - self.written.bytes - self.pending as u64;
+        let left = self.range.length() - (self.written.len() + self.pending) as u64;
         if self.pending == self.buffer.len() || left == 0 {
             self.flush()?;
         }

@@ -150,6 +150,14 @@ impl SimOrigin {
         self.state().files.get(&source.identity()).map(|files| files.keys().cloned().collect()).unwrap_or_default()
     }
 
+    /// Bytes of all files of a source.
+    #[must_use]
+    pub fn bytes(&self, source: &Source) -> u64 {
+        let state = self.state();
+        let files = state.files.get(&source.identity());
+        files.map_or(0, |files| files.values().map(|object| object.version.bytes.len() as u64).sum())
+    }
+
     /// Whether this request gets past the door, and how long that takes.
     async fn gate(&self, source: &Source) -> Result<(), OriginError> {
         let (gate, wait) = self.state().gate(source, self.now_ns());

@@ -16,7 +16,7 @@ use tracing::Level;
 
 use super::disk::{CrashKind, CrashPlan, SimDisk};
 use super::node::SimNode;
-use super::origin::{OriginFaults, SimOrigin};
+use super::origin::SimOrigin;
 use super::rng::Rng;
 use super::scene::Scene;
 use super::temper::Temper;
@@ -67,8 +67,14 @@ enum End {
 /// Tells the story of a seed.
 #[must_use]
 pub fn tell(seed: u64) -> Outcome {
-    let mut story = Story::new(seed);
-    let lives = if story.temper.crashes { story.rng.between(1, 5) } else { story.rng.between(1, 2) };
+    tell_of(seed, |_as_it_is| {})
+}
+
+/// Tells the story of a seed in a world whose temper is changed.
+#[must_use]
+pub fn tell_of(seed: u64, change: impl FnOnce(&mut Temper)) -> Outcome {
+    let mut story = Story::new(seed, change);
+    let lives = story.rng.between(story.temper.lives.0, story.temper.lives.1);
     for _ in 0..lives {
         if story.scene.broken().is_none() {
             story.live();
@@ -78,6 +84,7 @@ pub fn tell(seed: u64) -> Outcome {
         story.end_in_peace();
     }
     story.judge_warnings();
+    story.judge_fetched();
     Outcome { log: story.scene.log.text(), broken: story.scene.broken(), steps: story.disk.steps(), lives: lives + 1 }
 }
 
@@ -92,13 +99,15 @@ struct Story {
     desired: watch::Sender<Desired>,
     warnings: Warnings,
     meddler: Meddler,
+    kills: u64,
 }
 
 impl Story {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, change: impl FnOnce(&mut Temper)) -> Self {
         let (scene, truth) = (Scene::new(seed), Truth::default());
         let mut rng = scene.rng("story");
-        let temper = Temper::of(&mut rng);
+        let mut temper = Temper::of(&mut rng);
+        change(&mut temper);
         scene.say(format_args!("seed {seed}: {temper:?}"));
         let disk = SimDisk::new(temper.disk.clone(), &scene, &truth);
         let origin = SimOrigin::new(&scene, &truth, temper.origin);
@@ -108,13 +117,14 @@ impl Story {
         let meddler = Meddler::new(scene.rng("meddler"), &temper, &disk);
         let desired = watch::Sender::new(asked.desired());
         let warnings = Warnings::new(&scene);
-        Self { scene, rng, temper, disk, origin, node, asked, desired, warnings, meddler }
+        Self { scene, rng, temper, disk, origin, node, asked, desired, warnings, meddler, kills: 0 }
     }
 
     /// One life, from start to whatever ends it.
     fn live(&mut self) {
-        let length = Duration::from_millis(self.rng.between(2_000, 240_000));
-        let kind = if self.rng.chance(500_000) { CrashKind::PowerLoss } else { CrashKind::ProcessDeath };
+        let length = Duration::from_millis(self.rng.between(self.temper.life_ms.0, self.temper.life_ms.1));
+        let either = if self.rng.chance(500_000) { CrashKind::PowerLoss } else { CrashKind::ProcessDeath };
+        let kind = self.temper.crash_kind.unwrap_or(either);
         if self.temper.crashes && self.rng.chance(700_000) {
             let at = self.disk.steps() + self.rng.between(1, 500);
             self.disk.crash_at(Some(CrashPlan { at, kind }));
@@ -122,6 +132,7 @@ impl Story {
         let crashes_at_end = self.temper.crashes && self.rng.chance(600_000);
         let end = self.within_runtime(async |story, agent| story.live_for(agent, length, crashes_at_end, kind).await);
         self.scene.say(format_args!("life ended: {end:?}"));
+        self.kills += u64::from(matches!(end, End::Killed | End::Crashed));
         if self.disk.is_dead() && self.disk.lost_power() {
             self.scene.clock.boot(Duration::from_secs(self.rng.between(20, 3_600)));
         }
@@ -172,6 +183,27 @@ impl Story {
         })
     }
 
+    /// P3: where nothing happened but kill -9, at most the parts in flight were fetched again.
+    fn judge_fetched(&self) {
+        if !self.temper.is_only_killed() {
+            return;
+        }
+        let limits = TransferLimits::default();
+        let fetched: u64 = self.origin.served().values().sum();
+        let wanted: u64 = self
+            .asked
+            .caches
+            .iter()
+            .filter_map(|asked| asked.cache.weights.as_ref())
+            .map(|weights| self.origin.bytes(&weights.source))
+            .sum();
+        let again_max = self.kills * u64::from(limits.connections_max) * PART_BYTES;
+        if fetched > wanted + again_max {
+            let kills = self.kills;
+            self.scene.broke(&format!("P3: {fetched} bytes were fetched of {wanted}, with {kills} kills in between"));
+        }
+    }
+
     /// Nothing is logged as ERROR, and in a quiet world nothing as WARN.
     fn judge_warnings(&self) {
         for (level, line) in self.warnings.lines() {
@@ -204,16 +236,3 @@ impl Agent {
         Self { task: tokio::spawn(agent.run()), stop, views }
     }
 }
-
-/// Faults of nobody.
-const PEACE: OriginFaults = OriginFaults {
-    down_ppm: 0,
-    refuses_ppm: 0,
-    throttles_ppm: 0,
-    stalls_ppm: 0,
-    wrong_range_ppm: 0,
-    cuts_ppm: 0,
-    stalls_midway_ppm: 0,
-    lies_ppm: 0,
-    slow_ppm: 0,
-};

@@ -78,7 +78,7 @@ fn cache(rng: &mut Rng, number: u64, source: Source) -> DesiredCache {
         exclude: Vec::new(),
         revision: None,
         update: if rng.chance(600_000) { Update::Automatic } else { Update::Manual },
-        check_interval: Duration::from_secs(*rng.pick(&[10, 30, 120, 600])),
+        check_interval: Duration::from_secs(*rng.pick(&[10, 60, 120, 600])),
         verification: Verification::BestOffered,
     };
     DesiredCache {

@@ -24,6 +24,7 @@ enum Deed {
     Spoil,
     Squeeze,
     GiveRoom,
+    StepClock,
 }
 
 /// Who does it.
@@ -43,6 +44,9 @@ impl Meddler {
         }
         if temper.is_scarce {
             deeds.extend([Deed::Squeeze, Deed::GiveRoom]);
+        }
+        if temper.steps_clock {
+            deeds.push(Deed::StepClock);
         }
         if temper.spoils {
             deeds.extend([Deed::Touch, Deed::Spoil]);
@@ -70,7 +74,7 @@ impl Story {
     /// Does one thing after the other, for ever.
     pub(super) async fn meddle(&mut self) {
         loop {
-            let wait = Duration::from_millis(self.meddler.rng.between(100, 20_000));
+            let wait = Duration::from_millis(self.meddler.rng.between(100, 12_000));
             tokio::time::sleep(wait).await;
             self.end_pods();
             if !self.meddler.deeds.is_empty() {
@@ -112,7 +116,7 @@ impl Story {
                 }
             }
             Deed::BadKey => {
-                let bad = *rng.pick(&[None, None, Some("../../etc/x"), Some("config.json/below")]);
+                let bad = *rng.pick(&[None, None, Some("../../etc/x"), Some("a//b")]);
                 self.origin.set_bad_key(&source, bad);
             }
             Deed::Unask => {
@@ -144,6 +148,11 @@ impl Story {
                 self.disk.others_take(Bytes(self.temper.disk.capacity.0.saturating_sub(left)));
             }
             Deed::GiveRoom => self.disk.others_take(Bytes(0)),
+            Deed::StepClock => {
+                let off_s = *rng.pick(&[0, 0, 300, 7_200, -300, -7_200, 400 * 86_400]);
+                self.scene.say(format_args!("wall clocks are off by {off_s} s"));
+                self.scene.clock.step_wall(off_s);
+            }
         }
     }
 

@@ -10,8 +10,8 @@ use stokehold_core::quantity::Bytes;
 use stokehold_core::report::WEIGHTS_LABEL_PREFIX;
 use stokehold_core::seen::Seen;
 
-use super::{Agent, PEACE, Story};
-use crate::sim::temper::Temper;
+use super::{Agent, Story};
+use crate::sim::temper::{PEACE, Temper};
 
 /// How long it may take: quarantine lasts an hour, and retention may begin with it.
 const SETTLES_WITHIN: Duration = Duration::from_secs(3 * 3_600);
@@ -23,8 +23,11 @@ impl Story {
         self.disk.others_take(Bytes(0));
         self.origin.set_faults(PEACE);
         self.node.set_report_faults(0);
+        self.scene.clock.step_wall(0);
         for source in self.asked.sources() {
-            self.origin.set_bad_key(&source, None);
+            if !self.rng.chance(100_000) {
+                self.origin.set_bad_key(&source, None);
+            }
         }
         for pod in self.disk.pods() {
             self.disk.pod_ends(pod);
@@ -107,5 +110,6 @@ fn needs_a_person(reason: &Reason) -> bool {
             | Reason::NoRoom { .. }
             | Reason::NoInodes { .. }
             | Reason::CurrentIsForeign { .. }
+            | Reason::BadListing { .. }
     )
 }
