@@ -183,7 +183,7 @@ impl Story {
         })
     }
 
-    /// P3: where nothing happened but kill -9, at most the parts in flight were fetched again.
+    /// P3: where nothing happened but kill -9, at most the parts in flight, or not noted yet, were fetched again.
     fn judge_fetched(&self) {
         if !self.temper.is_only_killed() {
             return;
@@ -197,7 +197,8 @@ impl Story {
             .filter_map(|asked| asked.cache.weights.as_ref())
             .map(|weights| self.origin.bytes(&weights.source))
             .sum();
-        let again_max = self.kills * u64::from(limits.connections_max) * PART_BYTES;
+        // A part that has arrived gives its turn to the next before it is noted: so many on their way, and as many to be noted.
+        let again_max = self.kills * 2 * u64::from(limits.connections_max) * PART_BYTES;
         if fetched > wanted + again_max {
             let kills = self.kills;
             self.scene.broke(&format!("P3: {fetched} bytes were fetched of {wanted}, with {kills} kills in between"));
