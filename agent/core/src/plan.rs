@@ -147,7 +147,7 @@ const STANDING_STILL_TIMES: u32 = 4;
 pub struct PlanLimits {
     /// Most stagings at a time.
     pub stages_max: u32,
-    /// Most listings at a time of sources in one place, and [`LIST_PLACES_MAX`] times as many of all.
+    /// Most listings at a time of sources in one place, and eight times as many of all.
     pub lists_max: u32,
 }
 

@@ -25,7 +25,7 @@ pub struct PlanFlags {
 /// Prints it.
 ///
 /// # Errors
-/// [`AskError`] where the agent does not answer.
+/// An error where the agent does not answer.
 pub fn run(flags: &PlanFlags) -> Result<Exit, AskError> {
     let agent = Agent::of(&flags.socket);
     let plan = runtime()?.block_on(agent.get::<PlanView>("/v1/plan"))?;
