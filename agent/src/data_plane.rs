@@ -40,7 +40,7 @@ impl DataPlane {
     /// The system gives no thread.
     pub fn start(root: &CacheRoot, origins: &Origins) -> io::Result<Self> {
         let arena = Arena::new(ARENA_BYTES_MAX);
-        let buffers = usize::try_from(ARENA_BYTES_MAX.0).unwrap_or(usize::MAX) / BUFFER_BYTES;
+        let buffers = arena.loans_max(BUFFER_BYTES);
         let lent = Arc::new(Semaphore::new(buffers));
         let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let lanes = (0..threads)
@@ -100,8 +100,15 @@ async fn serve(mut orders: mpsc::Receiver<Order>, mover: Arc<Mover>) {
 impl Mover {
     async fn fetch(&self, order: &FetchOrder) -> Fetched {
         let nothing = |error| Fetched { written: Crc64::default(), error: Some(error) };
-        let Ok(_permit) = self.lent.acquire().await else { return nothing(FetchError::Cancelled) };
-        let Some(buffer) = self.arena.try_lend(BUFFER_BYTES) else { return nothing(FetchError::Cancelled) };
+        // Dropping the wait is safe: a permit is had or not.
+        let permit = tokio::select! {
+            biased;
+            () = order.cancel.cancelled() => return nothing(FetchError::Cancelled),
+            permit = self.lent.acquire() => permit,
+        };
+        let (Ok(_permit), Some(buffer)) = (permit, self.arena.try_lend(BUFFER_BYTES)) else {
+            return nothing(FetchError::Cancelled);
+        };
         let opened = PartWriter::open(&self.root, &order.to, order.range, buffer, order.progress.clone());
         let mut part = match opened {
             Ok(part) => part,

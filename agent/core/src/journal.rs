@@ -2,12 +2,13 @@
 //!
 //! In go finished pieces; out come bytes to append, and after a restart what can be trusted. Records up to the last watermark are
 //! trusted; later ones are only claims, to be proven by reading the bytes again. Deliberately absent: file names. A snapshot's id
-//! fixes the sorted list of its files, so their index says enough.
+//! fixes the sorted list of its files, so their index says enough. What the id does not fix (which inode a POSIX file was) is noted
+//! as a pin before the first piece of its file.
 //!
 //! Layout, little-endian: a header of 32 bytes (`STOKEJNL`, version u32, zero u32, snapshot id 8 bytes, CRC-64/NVME of the first 24),
 //! then records of 40 bytes (kind u32, file u32, offset u64, length u64, value u64, CRC-64/NVME of the first 32).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::checksum::{Crc64, SnapshotId};
@@ -22,6 +23,7 @@ const RECORD_BYTES: usize = 40;
 const KIND_PIECE: u32 = 1;
 const KIND_WATERMARK: u32 = 2;
 const KIND_DISCARD: u32 = 3;
+const KIND_PIN: u32 = 4;
 
 /// A watermark at least every so many bytes: at the rate of a fast disk a quarter second of work, lost only with the power.
 pub const WATERMARK_BYTES: u64 = 256 << 20;
@@ -56,9 +58,29 @@ pub struct Recovered {
     pub claimed: Vec<Piece>,
     /// Files discarded after it: to be discarded again, since what stands behind the watermark is cut off.
     pub discarded: Vec<u32>,
+    /// What files were tied to when their pieces were noted.
+    pub pins: BTreeMap<u32, u64>,
+    /// Those of them that stand before the last watermark.
+    pub trusted_pins: BTreeMap<u32, u64>,
     /// Length of the trusted part, its last watermark included. Claims behind it are cut off and noted anew once proven, so that
     /// no later watermark can vouch for one that was not. Zero: there is no journal to go on with.
     pub length: u64,
+}
+
+impl Recovered {
+    /// Files of which any piece is noted.
+    #[must_use]
+    pub fn noted_files(&self) -> BTreeSet<u32> {
+        self.trusted.iter().chain(&self.claimed).map(|piece| piece.file).collect()
+    }
+
+    /// Nothing of these files counts any more; those of which something was noted are to be discarded for good.
+    pub fn forget(&mut self, files: &BTreeSet<u32>) {
+        let noted = self.noted_files();
+        self.discarded.extend(files.intersection(&noted));
+        self.trusted.retain(|piece| !files.contains(&piece.file));
+        self.claimed.retain(|piece| !files.contains(&piece.file));
+    }
 }
 
 fn sealed<const N: usize>(mut bytes: [u8; N]) -> [u8; N] {
@@ -116,6 +138,7 @@ pub fn recover(bytes: &[u8], id: SnapshotId) -> Recovered {
             KIND_WATERMARK => {
                 recovered.trusted.append(&mut recovered.claimed);
                 recovered.discarded.clear();
+                recovered.trusted_pins.clone_from(&recovered.pins);
                 recovered.length = read;
             }
             KIND_DISCARD => {
@@ -123,6 +146,7 @@ pub fn recover(bytes: &[u8], id: SnapshotId) -> Recovered {
                 recovered.claimed.retain(|piece| piece.file != file);
                 recovered.discarded.push(file);
             }
+            KIND_PIN => drop(recovered.pins.insert(file, word(24))),
             _newer_kind => break,
         }
     }
@@ -159,6 +183,11 @@ impl JournalWriter {
     pub fn piece(&mut self, piece: Piece) -> Vec<u8> {
         *self.unmarked.entry(piece.file).or_default() += piece.crc.bytes;
         self.grown(record(KIND_PIECE, piece.file, piece.offset, piece.crc.bytes, piece.crc.crc))
+    }
+
+    /// Notes what a file is tied to beyond what the snapshot's id says; to be noted before its first piece.
+    pub fn pin(&mut self, file: u32, fingerprint: u64) -> Vec<u8> {
+        self.grown(record(KIND_PIN, file, 0, 0, fingerprint))
     }
 
     /// Notes that nothing of this file counts any more. Holds for good once a watermark follows.
@@ -301,6 +330,20 @@ mod tests {
         let recovered = recover(&bytes, ID);
         assert_eq!((recovered.trusted, recovered.discarded), (vec![piece(1, 0, 8)], vec![]));
         assert_eq!(recovered.length, bytes.len() as u64);
+    }
+
+    #[test]
+    fn p02_what_a_file_was_tied_to_is_known_after_a_restart() {
+        let (mut writer, head) = JournalWriter::new(&Recovered::default(), ID, Millis(0));
+        let mut bytes = head.expect("a new journal has a header");
+        bytes.extend(writer.pin(0, 7));
+        bytes.extend(writer.piece(piece(0, 0, 8)));
+        let unmarked = recover(&bytes, ID);
+        assert_eq!((unmarked.pins, unmarked.trusted_pins), (BTreeMap::from([(0, 7)]), BTreeMap::new()));
+        bytes.extend(writer.watermark(Millis(1)));
+        bytes.extend(writer.pin(0, 8));
+        let recovered = recover(&bytes, ID);
+        assert_eq!((recovered.pins, recovered.trusted_pins), (BTreeMap::from([(0, 8)]), BTreeMap::from([(0, 7)])));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::checksum::{Checksum, SnapshotId};
+use crate::checksum::{Checksum, Crc64, SnapshotId};
 use crate::path::{ArtifactPath, BadKey, folders_of};
 use crate::quantity::Bytes;
 
@@ -25,6 +25,17 @@ pub struct StatGuard {
     pub mtime_ns: i128,
     /// Last change of the inode, nanoseconds since 1970.
     pub ctime_ns: i128,
+}
+
+impl StatGuard {
+    /// Tells one version of the file from another across restarts; without the device, whose number a remount changes.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut bytes = self.inode.to_le_bytes().to_vec();
+        bytes.extend(self.mtime_ns.to_le_bytes());
+        bytes.extend(self.ctime_ns.to_le_bytes());
+        Crc64::of(&bytes).crc
+    }
 }
 
 /// The version of one file: every byte read must belong to it.

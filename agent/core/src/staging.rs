@@ -3,11 +3,13 @@
 //! In go a listing's files and finished pieces; out come file operations in the order that survives a crash between any two of
 //! them. What is published afterwards is [`publishing`](crate::publishing)'s. Deliberately absent: fetching, and retrying.
 
+use std::collections::BTreeSet;
+
 use crate::checksum::{Checksum, ChecksumKind, Crc64, SnapshotId};
 use crate::file_op::{FileError, FileFault, FileKind, FileOp};
 use crate::journal::{Coverage, JournalWriter, Piece, Recovered, recover};
 use crate::layout::{SnapshotLayout, TreePath};
-use crate::listing::{Listing, Pin};
+use crate::listing::{Listing, Pin, StatGuard};
 use crate::path::ArtifactPath;
 use crate::port::{ByteRange, Disk, Pinned, Tree};
 use crate::quantity::Bytes;
@@ -112,6 +114,7 @@ impl Staging {
             Err(error) if matches!(error.fault, FileFault::NotFound | FileFault::TooLarge) => Recovered::default(),
             Err(error) => return Err(error.into()),
         };
+        forget_other_versions(&order, &mut recovered);
         forget_lost_files(tree, &order, &mut recovered).await?;
         let (journal, header) = JournalWriter::new(&recovered, order.snapshot, now);
         let coverage = vec![Coverage::default(); order.files.len()];
@@ -119,6 +122,7 @@ impl Staging {
         if let Some(header) = header {
             staging.append_at(tree, 0, header).await?;
         }
+        staging.note_pins(tree, &recovered).await?;
         // Durable before the files are made anew: else a journal could vouch for zeros.
         for file in &recovered.discarded {
             staging.discard(tree, *file, now).await?;
@@ -127,6 +131,21 @@ impl Staging {
         staging.sync_folders(tree).await?;
         staging.take_over(tree, recovered).await?;
         Ok(staging)
+    }
+
+    /// Notes what the id does not fix of each file, before any piece of it is noted.
+    async fn note_pins<D: Disk>(&mut self, tree: Tree<'_, D>, recovered: &Recovered) -> Result<(), StageError> {
+        for index in 0..self.order.files.len() {
+            let file = u32::try_from(index).expect("listings have at most a million files");
+            let Some(stat) = &self.order.files[index].pin.stat else { continue };
+            let fingerprint = stat.fingerprint();
+            if recovered.trusted_pins.get(&file) != Some(&fingerprint) {
+                let at = self.journal.length();
+                let bytes = self.journal.pin(file, fingerprint);
+                self.append_at(tree, at, bytes).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn allocate<D: Disk>(&self, tree: Tree<'_, D>, recovered: &Recovered) -> Result<(), StageError> {
@@ -145,9 +164,9 @@ impl Staging {
 
     /// Gives back the blocks of files that hold nothing yet.
     async fn give_back<D: Disk>(&self, tree: Tree<'_, D>, recovered: &Recovered) -> Result<(), StageError> {
+        let noted = recovered.noted_files();
         for (index, file) in self.order.files.iter().enumerate() {
-            let holds_bytes =
-                recovered.trusted.iter().chain(&recovered.claimed).any(|piece| piece.file as usize == index);
+            let holds_bytes = u32::try_from(index).is_ok_and(|index| noted.contains(&index));
             let path = self.order.incoming(file);
             if !holds_bytes && tree.stat(path.clone()).await.is_ok() {
                 tree.act(FileOp::Append { path, at: 0, bytes: Vec::new() }).await?;
@@ -328,16 +347,31 @@ impl Staging {
     }
 }
 
+/// A journal vouches only for pieces of the version that is staged now. The snapshot's id fixes that for every origin but a POSIX
+/// tree, where a file may be another one of the same size and time.
+fn forget_other_versions(order: &StageOrder, recovered: &mut Recovered) {
+    let mut others = BTreeSet::new();
+    for (index, file) in order.files.iter().enumerate() {
+        let index = u32::try_from(index).expect("listings have at most a million files");
+        let now = file.pin.stat.as_ref().map(StatGuard::fingerprint);
+        if now.is_some() && recovered.pins.get(&index).copied() != now {
+            others.insert(index);
+        }
+    }
+    recovered.forget(&others);
+}
+
 /// A journal vouches for a file only while that file is there at its full length; what was lost beside the journal is discarded.
 async fn forget_lost_files<D: Disk>(
     tree: Tree<'_, D>,
     order: &StageOrder,
     recovered: &mut Recovered,
 ) -> Result<(), StageError> {
+    let noted = recovered.noted_files();
+    let mut lost = BTreeSet::new();
     for (index, file) in order.files.iter().enumerate() {
         let index = u32::try_from(index).expect("listings have at most a million files");
-        let is_noted = |piece: &Piece| piece.file == index;
-        if !recovered.trusted.iter().chain(&recovered.claimed).any(is_noted) {
+        if !noted.contains(&index) {
             continue;
         }
         let is_there = match tree.stat(order.incoming(file)).await {
@@ -346,10 +380,9 @@ async fn forget_lost_files<D: Disk>(
             Err(error) => return Err(error.into()),
         };
         if !is_there {
-            recovered.trusted.retain(|piece| !is_noted(piece));
-            recovered.claimed.retain(|piece| !is_noted(piece));
-            recovered.discarded.push(index);
+            lost.insert(index);
         }
     }
+    recovered.forget(&lost);
     Ok(())
 }

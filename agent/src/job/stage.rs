@@ -136,8 +136,10 @@ pub async fn stage<W: World>(
     let tree = Tree(world.disk());
     let hand = in_hand::InHandNote::begin(world, job).await?;
     let staged = stage_in_hand(world, job, metrics, context, &hand).await;
-    // Whatever the outcome, it is an orderly end.
-    hand.end(tree).await?;
+    // Whatever the outcome, it is an orderly end. That the note stays says less than the outcome itself.
+    if let Err(Stopped::Failed(failure)) = hand.end(tree).await {
+        tracing::warn!(error = %failure, "the note that a staging is in hand stays");
+    }
     staged
 }
 

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt as _;
-use stokehold_core::port::Tree;
+use stokehold_core::listing::{Pin, StatGuard};
+use stokehold_core::port::{Pinned, Tree};
 use stokehold_core::staging::StageError;
 use stokehold_core::verification::{VerifyError, verify};
 use stokehold_tests::sim::disk::{CrashKind, CrashPlan, DiskShape, Faults, IgnoredSync};
 use stokehold_tests::sim::script::{Stage, for_each_crash_point};
 
-use crate::ground::{FOLDER, PIECE_BYTES, is_served, layout, made, model, offer, published, seen, settle, stage_model};
+use crate::ground::{
+    FOLDER, Model, PIECE_BYTES, is_served, layout, made, model, offer, published, seen, settle, stage_model,
+};
 
 /// Different outcomes of each power loss.
 const OUTCOMES: u64 = 5;
@@ -54,6 +57,37 @@ async fn p03_after_kill_9_only_the_piece_in_flight_is_fetched_again() {
         let sum = fetched.load(Ordering::Relaxed) + again;
         assert!(sum <= whole + PIECE_BYTES, "step {step}: {sum} bytes were fetched of {whole}");
         if ended {
+            break;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p02_pieces_of_another_file_of_the_same_size_and_time_are_not_gone_on_with() {
+    let tied_to = |model: Model, inode| {
+        let guard = StatGuard { device: 1, inode, mtime_ns: 5, ctime_ns: 6 };
+        let tie = |pinned: Pinned| Pinned { pin: Pin { stat: Some(guard.clone()), ..pinned.pin }, ..pinned };
+        Model { pinned: model.pinned.into_iter().map(tie).collect(), ..model }
+    };
+    let whole = model(1).listing.bytes.0;
+    for (other, is_same) in [(7, true), (8, false)] {
+        for step in 0.. {
+            let stage = Stage::new(1, DiskShape::default());
+            let model = tied_to(offer(&stage, 1), 7);
+            made(&stage).await;
+            let at = stage.disk.steps() + step;
+            stage.disk.crash_at(Some(CrashPlan { at, kind: CrashKind::ProcessDeath }));
+            let fetched = Arc::new(AtomicU64::new(0));
+            let ended = stage.until_crash(stage_model(&stage.disk, &model, &fetched)).await.is_some();
+            assert!(!ended, "no step leaves two pieces and something to do");
+            let before = fetched.load(Ordering::Relaxed);
+            if before < 3 * PIECE_BYTES || before >= whole {
+                continue;
+            }
+            stage.disk.restart();
+            stage.disk.open_root();
+            let again = settle(&stage, &tied_to(model, other)).await;
+            assert_eq!(again < whole, is_same, "{again} bytes were fetched of {whole}, {before} were there");
             break;
         }
     }

@@ -71,6 +71,12 @@ impl Arena {
         Some(Loan { buffer: Some(AlignedBuffer::new(bytes)), from: self.clone() })
     }
 
+    /// How many buffers of this many bytes it lends at a time.
+    #[must_use]
+    pub fn loans_max(&self, bytes: usize) -> usize {
+        self.store().bytes_max / (bytes + ALIGNMENT)
+    }
+
     fn store(&self) -> MutexGuard<'_, Store> {
         // Nothing in here can be left half done by a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -185,9 +185,8 @@ impl<'a, W: World> Mover<'a, W> {
             };
             *locked(&kept) = Some(turn);
             is_on.store(true, Ordering::Relaxed);
-            let fetched = world.fetch().fetch(order).await;
-            locked(&kept).take();
-            (attempt, fetched)
+            // The turn ends with the flight, once what it brought is noted: a kill loses one part for each connection, not more.
+            (attempt, world.fetch().fetch(order).await)
         }));
     }
 
