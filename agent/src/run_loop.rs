@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stokehold_core::attempt::Attempts;
-use stokehold_core::desired::Desired;
+use stokehold_core::desired::{Desired, DesiredWeights};
 use stokehold_core::metric::{
     AVAILABLE, CAPACITY, CORRUPT, EVICTIONS, HEADROOM, HELD, HOLD_SHORT, JOBS, LISTINGS, Metric, PASS_SECONDS, PASSES,
     PROMISED, READY, STAGE_DONE, STAGE_TOTAL, USED, samples,
@@ -85,6 +85,7 @@ pub struct Loop<W: World> {
     stop: CancellationToken,
     attempts: Attempts,
     listings: Listings,
+    asked: BTreeMap<CacheId, DesiredWeights>,
     said: Option<Report>,
     statuses: BTreeMap<CacheId, StatusRecord>,
     passes: u64,
@@ -113,6 +114,7 @@ impl<W: World> Loop<W> {
             stop,
             attempts: Attempts::default(),
             listings: Listings::default(),
+            asked: BTreeMap::new(),
             said: None,
             statuses: BTreeMap::new(),
             passes: 0,
@@ -152,6 +154,7 @@ impl<W: World> Loop<W> {
             self.take_in(&key, kind, end);
         }
         let desired = self.desired.borrow_and_update().clone();
+        self.forget_what_was_asked_before(&desired);
         let begun = self.world.now();
         let observed = self.observe().await;
         self.listings.keep_only(&desired);
@@ -168,11 +171,31 @@ impl<W: World> Loop<W> {
         let view = Arc::new(PassView { passes: self.passes, now: begun, observed, plan: planned, report: said });
         // Shown first: whoever acts on a report finds at least as much here.
         self.views.send_replace(Some(view.clone()));
-        let is_said = self.say(&desired, &view).await;
-        let has_changed = self.perform(&desired, &view.plan, is_said).await;
+        let said = self.say(&desired, &view).await;
+        let has_changed = self.perform(&desired, &view.plan, &said).await;
         let took = self.world.now().monotonic.since(view.now.monotonic);
         self.metrics.set(&PASS_SECONDS, &[], took.as_secs_f64());
         has_changed
+    }
+
+    /// Where a source is asked for in other words than before, failures of the old words say nothing, and work on them stops.
+    fn forget_what_was_asked_before(&mut self, desired: &Desired) {
+        let asked: BTreeMap<CacheId, DesiredWeights> = desired
+            .caches
+            .iter()
+            .filter_map(|(id, cache)| cache.weights.clone().map(|weights| (id.clone(), weights)))
+            .collect();
+        let before = std::mem::replace(&mut self.asked, asked);
+        for (id, weights) in &self.asked {
+            let Some(was) = before.get(id).filter(|was| *was != weights) else { continue };
+            self.attempts.forget(&JobKey::List(id.clone()));
+            self.attempts.forget(&JobKey::Stage(id.clone()));
+            self.jobs.cancel(&JobKey::List(id.clone()));
+            // The endpoint and the region are no part of a snapshot's id.
+            if was.source != weights.source {
+                self.jobs.cancel(&JobKey::Stage(id.clone()));
+            }
+        }
     }
 
     fn log_changes(&mut self, said: &Report) {

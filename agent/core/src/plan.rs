@@ -149,6 +149,8 @@ pub struct PlanLimits {
     pub stages_max: u32,
     /// Most listings at a time of sources in one place, and eight times as many of all.
     pub lists_max: u32,
+    /// Most evictions, removals and verifications at a time: each reads or deletes as fast as the disk lets it.
+    pub cleans_max: u32,
 }
 
 /// Places that may have all their listings under way at a time: so many must be silent before others wait for them.
@@ -157,7 +159,7 @@ const LIST_PLACES_MAX: u32 = 8;
 impl Default for PlanLimits {
     fn default() -> Self {
         // Two stagings keep the link busy while one publishes; listings are small, and four do not trouble an origin.
-        Self { stages_max: 2, lists_max: 4 }
+        Self { stages_max: 2, lists_max: 4, cleans_max: 4 }
     }
 }
 
@@ -289,6 +291,7 @@ impl Planner<'_> {
         self.cancel_orphans(desired, &spared);
         self.sweep();
         self.admit(root);
+        self.bound_cleans();
         self.settle_phases(desired);
     }
 
@@ -339,6 +342,33 @@ impl Planner<'_> {
         match self.attempts.barring(&JobKey::Sweep, self.now.monotonic) {
             Some(attempt) => self.hold(Subject::Node, attempt.last.reason.clone()),
             None => self.steps.push(Step::Sweep { trees: trees.clone() }),
+        }
+    }
+
+    /// Cleaning beyond the limit waits for its turn.
+    fn bound_cleans(&mut self) {
+        let running = self.observed.jobs.keys().filter(|key| matches!(key, JobKey::Clean(_))).count();
+        let mut ahead = u32::try_from(running).unwrap_or(u32::MAX);
+        let mut waiting = Vec::new();
+        let limit = self.limits.cleans_max;
+        self.steps.retain(|step| {
+            let (Step::Evict { cache, .. }
+            | Step::Discard { cache, .. }
+            | Step::Remove { cache }
+            | Step::Verify { cache, .. }) = step
+            else {
+                return true;
+            };
+            let fits = ahead < limit;
+            if fits {
+                ahead += 1;
+            } else {
+                waiting.push(cache.clone());
+            }
+            fits
+        });
+        for cache in waiting {
+            self.hold_weights(&cache, Reason::WaitingForTurn { ahead });
         }
     }
 

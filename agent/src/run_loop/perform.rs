@@ -1,10 +1,12 @@
 //! Saying what was found, then doing what was planned. No choices are made here.
 
+use std::collections::BTreeSet;
+
 use stokehold_core::attempt::JobFailure;
 use stokehold_core::checksum::SnapshotId;
 use stokehold_core::creation::{create, write_promises, write_record};
 use stokehold_core::desired::Desired;
-use stokehold_core::file_op::FileOp;
+use stokehold_core::file_op::{FileFault, FileOp};
 use stokehold_core::hold::Subject;
 use stokehold_core::layout::CacheLayout;
 use stokehold_core::name::CacheId;
@@ -27,25 +29,34 @@ use crate::world::World;
 /// Mode of the record that pods read.
 const STATUS_MODE: u32 = 0o644;
 
+/// What of a pass is out: the report, and what stands in each cache's folder.
+#[derive(Debug)]
+pub(super) struct Said {
+    is_out: bool,
+    unsaid: BTreeSet<CacheId>,
+}
+
 impl<W: World> Loop<W> {
-    /// Writes what pods read, then brings the report out where it differs from the one before. True where both are out.
-    pub(super) async fn say(&mut self, desired: &Desired, view: &PassView) -> bool {
-        let mut is_said = self.say_statuses(desired, view).await;
+    /// Writes what pods read, then brings the report out where it differs from the one before.
+    pub(super) async fn say(&mut self, desired: &Desired, view: &PassView) -> Said {
+        let unsaid = self.say_statuses(desired, view).await;
+        let mut is_out = true;
         if self.said.as_ref() != Some(&view.report) {
             match self.world.say(&view.report).await {
                 Ok(()) => self.said = Some(view.report.clone()),
                 Err(error) => {
                     warn!(error = %error, "the report is not out");
-                    is_said = false;
+                    is_out = false;
                 }
             }
         }
-        is_said
+        Said { is_out, unsaid }
     }
 
-    async fn say_statuses(&mut self, desired: &Desired, view: &PassView) -> bool {
+    /// The caches whose folders still say something else.
+    async fn say_statuses(&mut self, desired: &Desired, view: &PassView) -> BTreeSet<CacheId> {
         let PassView { observed, report, now, .. } = view;
-        let mut is_said = true;
+        let mut unsaid = BTreeSet::new();
         for (id, seen) in &observed.caches {
             let Seen::Present(cache) = seen else { continue };
             if !cache.has_skeleton || matches!(cache.record, Seen::Absent | Seen::Unknown(_)) {
@@ -65,23 +76,35 @@ impl<W: World> Loop<W> {
                 Ok(()) => drop(self.statuses.insert(id.clone(), status)),
                 Err(error) => {
                     warn!(cache = %id, error = %error, "the status that pods read is not written");
-                    is_said = false;
+                    if !self.unsay(id).await {
+                        unsaid.insert(id.clone());
+                    }
                 }
             }
         }
         self.statuses.retain(|id, _| observed.caches.contains_key(id));
-        is_said
+        unsaid
+    }
+
+    /// A record that cannot be written anew goes: where none is, nobody vouches for anything. A full disk still lets it go.
+    async fn unsay(&mut self, id: &CacheId) -> bool {
+        self.statuses.remove(id);
+        let path = CacheLayout::new(id).status();
+        match Tree(self.world.disk()).act(FileOp::Unlink { path, unused_only: false }).await {
+            Ok(()) => true,
+            Err(error) => error.fault == FileFault::NotFound,
+        }
     }
 
     /// Performs the steps in order. What takes bytes from a reader is left for the next pass while the report that withdraws them
     /// is not out. True where something was changed that only another pass can see.
-    pub(super) async fn perform(&mut self, desired: &Desired, plan: &Plan, is_said: bool) -> bool {
+    pub(super) async fn perform(&mut self, desired: &Desired, plan: &Plan, said: &Said) -> bool {
         let mut has_changed = false;
         for step in &plan.steps {
             if self.stop.is_cancelled() {
                 return false;
             }
-            if step.withdraws().is_some() && !is_said {
+            if step.withdraws().is_some_and(|(cache, _)| !said.is_out || said.unsaid.contains(cache)) {
                 continue;
             }
             match self.perform_one(desired, step).await {

@@ -79,7 +79,11 @@ pub(super) fn world(dice: &mut Dice<'_>) -> World {
     if dice.one_in(8) {
         world = world.runs(JobKey::Sweep, JobKind::Sweep);
     }
-    world.limits = PlanLimits { stages_max: dice.below(3).into(), lists_max: dice.below(3).into() };
+    world.limits = PlanLimits {
+        stages_max: dice.below(3).into(),
+        lists_max: dice.below(3).into(),
+        cleans_max: 1 + u32::from(dice.below(3)),
+    };
     match dice.below(12) {
         10 => world.observed.root = Seen::Absent,
         11 => world.observed.root = Seen::Unknown("EIO".to_owned()),

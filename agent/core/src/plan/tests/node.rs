@@ -54,7 +54,7 @@ impl Node {
             listings: BTreeMap::new(),
             jobs: BTreeMap::new(),
             attempts: Attempts::default(),
-            limits: PlanLimits { stages_max: 1 + u32::from(dice.below(2)), lists_max: 2 },
+            limits: PlanLimits { stages_max: 1 + u32::from(dice.below(2)), lists_max: 2, cleans_max: 2 },
             now: now(),
             condemned_so_far: 0,
         };

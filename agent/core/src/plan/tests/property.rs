@@ -247,7 +247,16 @@ proptest! {
         let begun = |is_one: fn(&Step) -> bool| plan.steps.iter().filter(|step| is_one(step)).count();
         let stages = (running(|kind| matches!(kind, JobKind::Stage(_))), begun(|step| matches!(step, Step::Stage { .. })));
         let lists = (running(|kind| *kind == JobKind::List), begun(|step| matches!(step, Step::List { .. })));
-        for ((running, begun), most) in [(stages, world.limits.stages_max), (lists, world.limits.lists_max)] {
+        let is_clean =
+            |kind: &JobKind| matches!(kind, JobKind::Evict(_) | JobKind::Discard(_) | JobKind::Verify(_) | JobKind::Remove);
+        let cleans = |step: &Step| {
+            matches!(step, Step::Evict { .. } | Step::Discard { .. } | Step::Verify { .. } | Step::Remove { .. })
+        };
+        let cleans = (running(is_clean), begun(cleans));
+        let limits = &world.limits;
+        for ((running, begun), most) in
+            [(stages, limits.stages_max), (lists, limits.lists_max), (cleans, limits.cleans_max)]
+        {
             prop_assert!(begun == 0 || running + begun <= most as usize);
         }
     }
