@@ -171,11 +171,13 @@ impl<W: World> Loop<W> {
         let view = Arc::new(PassView { passes: self.passes, now: begun, observed, plan: planned, report: said });
         // Shown first: whoever acts on a report finds at least as much here.
         self.views.send_replace(Some(view.clone()));
+        // What is served now decides what the next pass looks at.
+        let serves_anew = self.said.as_ref().is_none_or(|said| !serves_alike(said, &view.report));
         let said = self.say(&desired, &view).await;
         let has_changed = self.perform(&desired, &view.plan, &said).await;
         let took = self.world.now().monotonic.since(view.now.monotonic);
         self.metrics.set(&PASS_SECONDS, &[], took.as_secs_f64());
-        has_changed
+        has_changed || serves_anew
     }
 
     /// Where a source is asked for in other words than before, failures of the old words say nothing, and work on them stops.
@@ -293,4 +295,11 @@ impl<W: World> Loop<W> {
             JobKind::Stage(_) | JobKind::Discard(_) | JobKind::Remove | JobKind::Sweep => {}
         }
     }
+}
+
+fn serves_alike(one: &Report, two: &Report) -> bool {
+    let served = |report: &Report| -> BTreeMap<CacheId, _> {
+        report.caches.iter().filter_map(|(id, verdict)| Some((id.clone(), verdict.served?))).collect()
+    };
+    served(one) == served(two)
 }

@@ -67,8 +67,11 @@ pub async fn evict<D: Disk>(
         Err(error) => return Err(error.into()),
     };
     if was_current {
-        // Looked at before too: `current` of what is in use does not move for a moment at every try.
-        unused(tree, &places.published).await?;
+        // Looked at before too: `current` of what is in use does not move for a moment at every try. What nothing vouches for is
+        // not pointed to any longer, whoever uses it.
+        if is_vouched_for {
+            unused(tree, &places.published).await?;
+        }
         point_current(tree, layout, None).await?;
     }
     let aside = condemned_tree(id, random);

@@ -223,10 +223,18 @@ impl Reason {
         Self::InUse { users: u32::try_from(users.len()).unwrap_or(u32::MAX), first: first.unwrap_or_default() }
     }
 
-    /// Whether this keeps a cache from being ready; else it only says that there is more to know.
+    /// Whether this keeps a cache from being ready; else it only says that there is more to know. Bytes that should go and are in
+    /// use harm nobody while what should be served is served, and stand in the way of what should take their place.
     #[must_use]
-    pub const fn stands_in_the_way(&self) -> bool {
-        !matches!(self, Self::UpdateAvailable { .. } | Self::InUse { .. } | Self::UsersUnknown { .. })
+    pub const fn stands_in_the_way(&self, is_served: bool) -> bool {
+        let waits_for_users = matches!(self, Self::InUse { .. } | Self::UsersUnknown { .. });
+        !matches!(self, Self::UpdateAvailable { .. }) && !(waits_for_users && is_served)
+    }
+
+    /// Whether a person may have to look: not where waiting is all there is to do.
+    #[must_use]
+    pub const fn is_worrying(&self) -> bool {
+        self.stands_in_the_way(true) && !matches!(self, Self::WaitingForTurn { .. } | Self::Retained { .. })
     }
 
     /// Bytes that are missing, where that is the reason.

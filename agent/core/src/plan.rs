@@ -198,6 +198,14 @@ pub struct Verdict {
     pub rate: Bytes,
 }
 
+impl Verdict {
+    /// Whether what it should have is what it serves.
+    #[must_use]
+    pub fn is_target_served(&self) -> bool {
+        self.served.is_some() && self.served == self.target
+    }
+}
+
 /// What to do, and why the rest is not done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -390,8 +398,8 @@ impl Planner<'_> {
 
     fn settle_phases(&mut self, desired: &Desired) {
         for (cache, verdict) in &mut self.verdicts {
-            let is_held =
-                self.holds.iter().any(|hold| hold.subject.cache() == Some(cache) && hold.reason.stands_in_the_way());
+            let stands = |hold: &Hold| hold.reason.stands_in_the_way(verdict.is_target_served());
+            let is_held = self.holds.iter().any(|hold| hold.subject.cache() == Some(cache) && stands(hold));
             // Weights alone are not all that it asks for.
             let lacks_images = desired.caches.get(cache).is_some_and(|cache| cache.asks_for_images);
             let lacks = verdict.phase == Phase::Cold || (verdict.phase == Phase::Ready && lacks_images);

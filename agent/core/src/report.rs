@@ -91,7 +91,7 @@ pub fn report(desired: &Desired, observed: &Observed, plan: &Plan) -> Report {
         let Some(verdict) = plan.verdicts.get(id) else { continue };
         let served = verdict.served.filter(|snapshot| !is_withdrawn(plan, id, *snapshot));
         // Images are not brought here yet, so what asks for them is never all here.
-        let is_all_here = served.is_some() && verdict.target == served && !cache.asks_for_images;
+        let is_all_here = served.is_some() && verdict.is_target_served() && !cache.asks_for_images;
         if let Some(snapshot) = served {
             report.labels.insert(format!("{WEIGHTS_LABEL_PREFIX}{}", id.slug()), snapshot.to_string());
             if is_all_here {
@@ -155,7 +155,7 @@ fn node_conditions(observed: &Observed, report: &mut Report) {
 
 fn cache_conditions(id: &CacheId, verdict: &Verdict, holds: &[Hold], is_all_here: bool) -> Vec<Condition> {
     let own = || holds.iter().filter(|hold| hold.subject.cache() == Some(id));
-    let first = own().find(|hold| hold.reason.stands_in_the_way());
+    let first = own().find(|hold| hold.reason.stands_in_the_way(verdict.is_target_served()));
     let (status, reason, message) = match (verdict.phase, first) {
         // What else is held, such as a look at the origin that failed, takes nothing away from what is here.
         (_, _) if is_all_here => {
@@ -201,8 +201,7 @@ fn state(verdicts: &BTreeMap<CacheId, Verdict>) -> String {
     let mut entries: BTreeMap<String, Entry> = verdicts
         .iter()
         .map(|(id, verdict)| {
-            let is_here = verdict.served.is_some() && verdict.served == verdict.target;
-            let bytes = if is_here { verdict.bytes_total.0 } else { 0 };
+            let bytes = if verdict.is_target_served() { verdict.bytes_total.0 } else { 0 };
             (id.to_string(), Entry { phase: verdict.phase, snapshot: verdict.served, bytes })
         })
         .collect();
@@ -282,7 +281,7 @@ pub fn changes(before: &Report, after: &Report) -> Vec<Change> {
                 cache: hold.subject.cache().cloned(),
                 reason: hold.reason.name().to_owned(),
                 message: hold.to_string(),
-                is_warning: hold.reason.stands_in_the_way(),
+                is_warning: hold.reason.is_worrying(),
             });
         }
     }

@@ -103,6 +103,12 @@ pub enum OneOffError {
         #[source]
         source: io::Error,
     },
+    /// The folder is to stand below its own source.
+    #[error("{} lies in the source itself, which would be staged with it; name a folder outside", target.display())]
+    Within {
+        /// The folder.
+        target: PathBuf,
+    },
     /// The source cannot be used as named.
     #[error(transparent)]
     BadSource(#[from] BadSource),
@@ -358,6 +364,13 @@ fn refuse_foreign(target: &Target) -> Result<(), OneOffError> {
     Ok(())
 }
 
+/// A folder below its own source would be staged into itself the next time.
+fn refuse_within(source: &Source, target: &Target) -> Result<(), OneOffError> {
+    let Source::NodePath(source) = source else { return Ok(()) };
+    let is_within = fs::canonicalize(&target.parent).is_ok_and(|parent| parent.starts_with(source));
+    if is_within { Err(OneOffError::Within { target: target.parent.join(&target.name) }) } else { Ok(()) }
+}
+
 fn weights(flags: &StageFlags) -> Result<DesiredWeights, OneOffError> {
     let source = match &flags.source {
         Asked::S3(s3) => Source::S3(s3.clone()),
@@ -366,6 +379,7 @@ fn weights(flags: &StageFlags) -> Result<DesiredWeights, OneOffError> {
             Source::node_path(&real.to_string_lossy())?
         }
     };
+    refuse_within(&source, &flags.target)?;
     let _readable = Filter::new(&flags.include, &flags.exclude)?;
     Ok(DesiredWeights {
         source,

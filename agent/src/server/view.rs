@@ -124,14 +124,16 @@ pub struct PlanView {
     pub holds: Vec<HoldView>,
 }
 
-impl From<&Hold> for HoldView {
-    fn from(hold: &Hold) -> Self {
+impl HoldView {
+    /// Of one hold. What stands in the way of a cache depends on whether it is served nevertheless.
+    fn of(hold: &Hold, verdicts: &BTreeMap<CacheId, Verdict>) -> Self {
+        let verdict = hold.subject.cache().and_then(|cache| verdicts.get(cache));
         Self {
             subject: hold.subject.to_string(),
             cache: hold.subject.cache().cloned(),
             reason: hold.reason.name().to_owned(),
             message: hold.reason.to_string(),
-            stands_in_the_way: hold.reason.stands_in_the_way(),
+            stands_in_the_way: hold.reason.stands_in_the_way(verdict.is_some_and(Verdict::is_target_served)),
         }
     }
 }
@@ -147,7 +149,7 @@ pub fn status(node: &str, pass: &PassView, jobs: &BTreeMap<JobKey, JobView>) -> 
         root: root(&pass.observed.root),
         labels: pass.report.labels.clone(),
         conditions: pass.report.conditions.iter().filter(|condition| condition.cache.is_none()).cloned().collect(),
-        holds: pass.report.holds.iter().filter(belongs).map(HoldView::from).collect(),
+        holds: pass.report.holds.iter().filter(belongs).map(|hold| HoldView::of(hold, &pass.report.caches)).collect(),
         caches: pass.report.caches.iter().map(|(id, verdict)| cache(id, verdict, pass, jobs)).collect(),
     }
 }
@@ -164,7 +166,7 @@ pub fn plan(pass: &PassView) -> PlanView {
     PlanView {
         passes: pass.passes,
         steps: pass.plan.steps.clone(),
-        holds: pass.plan.holds.iter().map(HoldView::from).collect(),
+        holds: pass.plan.holds.iter().map(|hold| HoldView::of(hold, &pass.plan.verdicts)).collect(),
     }
 }
 
@@ -211,7 +213,13 @@ fn cache(id: &CacheId, verdict: &Verdict, pass: &PassView, jobs: &BTreeMap<JobKe
             .filter(|condition| condition.cache.as_ref() == Some(id))
             .cloned()
             .collect(),
-        holds: pass.report.holds.iter().filter(|hold| own(&hold.subject)).map(HoldView::from).collect(),
+        holds: pass
+            .report
+            .holds
+            .iter()
+            .filter(|hold| own(&hold.subject))
+            .map(|hold| HoldView::of(hold, &pass.report.caches))
+            .collect(),
     }
 }
 

@@ -66,7 +66,7 @@ proptest! {
                 continue;
             }
             let standing = plan.holds.iter().find(|hold| {
-                hold.subject.cache() == Some(cache) && hold.reason.stands_in_the_way()
+                hold.subject.cache() == Some(cache) && hold.reason.stands_in_the_way(true)
             });
             let is_right = match standing.map(|hold| &hold.reason) {
                 Some(Reason::NoRoom { needed, .. }) => *needed > node.writable(),
