@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use stokehold_core::api::{CachePolicyDocument, Document};
-use stokehold_core::desired::{Desired, Offered, Rejected, Unreadable, desired};
+use stokehold_core::desired::{Desired, DesiredCache, Offered, Rejected, Unreadable, desired};
 use stokehold_core::name::CacheId;
 
 mod document;
@@ -51,6 +51,8 @@ pub enum FolderError {
 pub struct Folder {
     path: PathBuf,
     remembered: BTreeMap<String, Remembered>,
+    /// Each cache as it was last asked for, while anything still asks for it.
+    good: BTreeMap<CacheId, DesiredCache>,
     last: Desired,
 }
 
@@ -75,7 +77,12 @@ impl Folder {
     /// # Errors
     /// [`FolderError`] where the folder as such cannot be read.
     pub fn open(path: &Path) -> Result<(Self, Desired), FolderError> {
-        let mut folder = Self { path: path.to_owned(), remembered: BTreeMap::new(), last: Desired::default() };
+        let mut folder = Self {
+            path: path.to_owned(),
+            remembered: BTreeMap::new(),
+            good: BTreeMap::new(),
+            last: Desired::default(),
+        };
         folder.last = folder.look()?;
         let desired = folder.last.clone();
         Ok((folder, desired))
@@ -127,7 +134,20 @@ impl Folder {
             let remembered = self.remembered.entry(file).or_default();
             offered.extend(with_memory(found, remembered));
         }
-        Ok(desired(offered))
+        Ok(self.with_last_good(desired(offered)))
+    }
+
+    /// A document that breaks leaves its cache asked for as it last was: a slip of the pen does not send pods elsewhere. Not where
+    /// policies stand in the folder: what was allowed then may be forbidden now.
+    fn with_last_good(&mut self, mut desired: Desired) -> Desired {
+        let has_policies = self.remembered.values().any(|remembered| !remembered.policies.is_empty());
+        let broken: BTreeSet<CacheId> = desired.rejected.iter().filter_map(|rejected| rejected.cache.clone()).collect();
+        self.good.retain(|id, _| broken.contains(id) && !has_policies);
+        for (id, cache) in &self.good {
+            desired.caches.entry(id.clone()).or_insert_with(|| cache.clone());
+        }
+        self.good.extend(desired.caches.iter().map(|(id, cache)| (id.clone(), cache.clone())));
+        desired
     }
 }
 

@@ -234,6 +234,11 @@ pub fn plan(desired: &Desired, observed: &Observed, attempts: &Attempts, now: &N
     };
     for rejected in &desired.rejected {
         let reason = Reason::Rejected { why: rejected.reason.clone() };
+        // Where it is asked for as it last was, the cache says so too.
+        if let Some(cache) = rejected.cache.as_ref().filter(|cache| desired.caches.contains_key(cache)) {
+            let why = format!("{}: {}", rejected.place, rejected.reason);
+            planner.hold_weights(cache, Reason::Rejected { why });
+        }
         planner.hold(Subject::Document(rejected.place.clone()), reason);
     }
     match &observed.root {
