@@ -178,10 +178,16 @@ impl Found {
     }
 
     fn mounts(&mut self, process: &Process, subject: &Subject<'_>) -> Result<(), Vanished> {
-        if process.mount_view().is_some_and(|view| !self.namespaces.insert(view)) {
+        let view = process.mount_view();
+        if view.as_ref().is_some_and(|view| self.namespaces.contains(view)) {
             return Ok(());
         }
-        for mount in process.mounts()? {
+        let mounts = process.mounts()?;
+        // One that ended meanwhile shows no mounts: the next of its namespace is then the one to tell.
+        if !mounts.is_empty() {
+            self.namespaces.extend(view);
+        }
+        for mount in mounts {
             for path in shown(&mount, subject) {
                 self.user(UserSource::Mount, process, path);
             }

@@ -257,3 +257,22 @@ fn mounts_above_the_folder_count_up_to_the_root_and_layers_of_overlays_too() {
         "1 0 0:40 / / rw - overlay overlay rw,lowerdir=/x:/opt/nvme/stokehold/deployments/ns/llama/snapshots/1\n";
     assert_eq!(told(&proc_with(&[("7/mountinfo", layer)])), "Mount deployments/ns/llama/snapshots/1");
 }
+
+#[test]
+fn p05_a_process_that_ends_while_it_is_read_hides_no_mount_of_its_namespace() {
+    let mount = "1 0 259:1 /stokehold/deployments/ns/llama /models ro - xfs /dev/md0 rw\n";
+    let proc = proc_with(&[("7/mountinfo", mount)]);
+    for pid in ["1", "7"] {
+        fs::create_dir(proc.path().join(pid).join("ns")).expect("folder");
+        symlink("mnt:[4026531841]", proc.path().join(pid).join("ns/mnt")).expect("link");
+        symlink(proc.path(), proc.path().join(pid).join("root")).expect("link");
+    }
+    let (ending, pod) = (Process::new(proc.path(), 1), Process::new(proc.path(), 7));
+    assert_eq!(ending.mount_view(), pod.mount_view(), "one namespace");
+    let mut found = Found { users: BTreeSet::new(), namespaces: BTreeSet::new() };
+    found.mounts(&ending, &subject()).expect("it has no mounts any more");
+    fs::remove_file(proc.path().join("1/mountinfo")).expect("remove");
+    assert!(matches!(found.mounts(&ending, &subject()), Err(Vanished::Gone)));
+    found.mounts(&pod, &subject()).expect("reads");
+    assert_eq!(found.users.len(), 1);
+}
