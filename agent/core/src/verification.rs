@@ -4,7 +4,7 @@
 //! claim. Deliberately absent: repair. What is corrupt is staged anew.
 
 use crate::checksum::ChecksumKind;
-use crate::file_op::{FileError, FileFault, FileKind, FileOp, TreeEntry};
+use crate::file_op::{FileError, FileFault, FileKind, FileOp, FileStat, TreeEntry};
 use crate::layout::SnapshotLayout;
 use crate::port::{Disk, Tree};
 use crate::record::{MANIFEST_BYTES_MAX, Manifest, ManifestFile, decode, encode};
@@ -25,16 +25,30 @@ pub enum VerifyError {
     },
 }
 
+/// What a file in its folder must have in common with its line of the manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Likeness {
+    /// Kind, length, inode and times: nobody touched it since.
+    Untouched,
+    /// Kind and length: its bytes are still to be read.
+    Shape,
+}
+
 /// The first difference between a manifest and the files in its folder, as (file, what).
 #[must_use]
 pub fn first_difference(manifest: &Manifest, entries: &[TreeEntry]) -> Option<(String, String)> {
+    first_unlike(manifest, entries, Likeness::Untouched)
+}
+
+/// Goes along both lists once, sorted by path.
+fn first_unlike(manifest: &Manifest, entries: &[TreeEntry], likeness: Likeness) -> Option<(String, String)> {
     let mut found = entries.iter().filter(|entry| entry.stat.kind != FileKind::Folder).collect::<Vec<_>>();
     found.sort_by(|one, two| one.path.cmp(&two.path));
     let mut found = found.into_iter().peekable();
     for file in &manifest.files {
         match found.next_if(|entry| entry.path.as_str() <= file.path.as_str()) {
             Some(entry) if entry.path == file.path.as_str() => {
-                if let Some(what) = difference(file, entry) {
+                if let Some(what) = difference(file, &entry.stat, likeness) {
                     return Some((file.path.to_string(), what));
                 }
             }
@@ -45,18 +59,20 @@ pub fn first_difference(manifest: &Manifest, entries: &[TreeEntry]) -> Option<(S
     found.next().map(|extra| (extra.path.clone(), "is there and was not published".to_owned()))
 }
 
-fn difference(file: &ManifestFile, entry: &TreeEntry) -> Option<String> {
-    let stat = &entry.stat;
+fn difference(file: &ManifestFile, stat: &FileStat, likeness: Likeness) -> Option<String> {
     if stat.kind != FileKind::File {
         return Some(format!("is a {:?}, not a file", stat.kind));
     }
     if stat.size != file.size {
         return Some(format!("has {} bytes instead of {}", stat.size.0, file.size.0));
     }
-    if stat.inode != file.inode {
-        return Some("was replaced".to_owned());
+    match likeness {
+        Likeness::Shape => None,
+        Likeness::Untouched if stat.inode != file.inode => Some("was replaced".to_owned()),
+        Likeness::Untouched => {
+            (stat.mtime_ns != file.mtime_ns || stat.ctime_ns != file.ctime_ns).then(|| "was touched".to_owned())
+        }
     }
-    (stat.mtime_ns != file.mtime_ns || stat.ctime_ns != file.ctime_ns).then(|| "was touched".to_owned())
 }
 
 /// Reads every file and compares it with the manifest.
@@ -91,12 +107,8 @@ async fn check<D: Disk>(
     mut manifest: Manifest,
 ) -> Result<Manifest, VerifyError> {
     let entries = tree.walk(layout.published.clone()).await?;
-    let stray = entries.iter().find(|entry| {
-        let known = |file: &ManifestFile| file.path.as_str() == entry.path;
-        entry.stat.kind != FileKind::Folder && !manifest.files.iter().any(known)
-    });
-    if let Some(stray) = stray {
-        return Err(VerifyError::Corrupt { file: stray.path.clone(), what: "was not published".to_owned() });
+    if let Some((file, what)) = first_unlike(&manifest, &entries, Likeness::Shape) {
+        return Err(VerifyError::Corrupt { file, what });
     }
     for file in &mut manifest.files {
         let corrupt = |what: String| VerifyError::Corrupt { file: file.path.to_string(), what };
@@ -106,11 +118,9 @@ async fn check<D: Disk>(
             Err(error) if error.fault == FileFault::NotFound => return Err(corrupt("is missing".to_owned())),
             Err(error) => return Err(error.into()),
         };
-        if stat.kind != FileKind::File || stat.size != file.size {
-            return Err(corrupt(format!(
-                "is {:?} of {} bytes, and {} were published",
-                stat.kind, stat.size.0, file.size.0
-            )));
+        // Looked at again: the times that the manifest takes over are those just before the bytes are read.
+        if let Some(what) = difference(file, &stat, Likeness::Shape) {
+            return Err(corrupt(what));
         }
         let found = tree.checksum(path, 0, file.size.0, ChecksumKind::Crc64Nvme).await?;
         if found.hex != file.crc64nvme {
