@@ -227,8 +227,9 @@ impl Reason {
     /// use harm nobody while what should be served is served, and stand in the way of what should take their place.
     #[must_use]
     pub const fn stands_in_the_way(&self, is_served: bool) -> bool {
+        let is_offer = matches!(self, Self::UpdateAvailable { .. });
         let waits_for_users = matches!(self, Self::InUse { .. } | Self::UsersUnknown { .. });
-        !matches!(self, Self::UpdateAvailable { .. }) && !(waits_for_users && is_served)
+        !(is_offer || (waits_for_users && is_served))
     }
 
     /// Whether a person may have to look: not where waiting is all there is to do.
