@@ -93,22 +93,37 @@ pub async fn create<D: Disk>(
     Ok(())
 }
 
+/// Where a folder that stood in the place of `current` waits to be removed.
+fn adopted(layout: &CacheLayout) -> TreePath {
+    layout.folder().entry(".current.adopted")
+}
+
+/// Whether an adoption was cut short before the folder that it took away was removed. One that is not empty is not ours to remove.
+pub(crate) async fn is_half_adopted<D: Disk>(tree: Tree<'_, D>, layout: &CacheLayout) -> Result<bool, FileError> {
+    match tree.list(adopted(layout)).await {
+        Ok(names) => Ok(names.is_empty()),
+        Err(error) if matches!(error.fault, FileFault::NotFound | FileFault::Foreign) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Gives `current` its first target. A real empty folder in its place is exchanged for the link and removed, so that no reader
 /// ever finds nothing there.
 async fn mend_current<D: Disk>(tree: Tree<'_, D>, layout: &CacheLayout) -> Result<(), CreateError> {
     let target = current_target(None);
+    let aside = adopted(layout);
+    // What an adoption that was cut short left there, whatever `current` is by now.
+    match tree.act(FileOp::RemoveDir { path: aside.clone() }).await {
+        Err(error) if !matches!(error.fault, FileFault::NotFound | FileFault::NotEmpty | FileFault::Foreign) => {
+            return Err(error.into());
+        }
+        Ok(()) | Err(_) => {}
+    }
     match look_at_current(tree, layout).await? {
         Current::Empty | Current::Snapshot(_) => Ok(()),
         Current::Missing => Ok(tree.act(FileOp::Link { path: layout.current(), target }).await?),
         Current::Foreign(found) => Err(CreateError::CurrentIsForeign(found)),
         Current::RealEmptyFolder => {
-            let aside = layout.folder().entry(".current.adopted");
-            match tree.act(FileOp::RemoveDir { path: aside.clone() }).await {
-                Err(error) if !matches!(error.fault, FileFault::NotFound | FileFault::Foreign) => {
-                    return Err(error.into());
-                }
-                Ok(()) | Err(_) => {}
-            }
             tree.act(FileOp::Link { path: aside.clone(), target }).await?;
             tree.act(FileOp::Exchange { one: layout.current(), two: aside.clone() }).await?;
             tree.act(FileOp::RemoveDir { path: aside }).await?;

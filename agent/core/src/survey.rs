@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checksum::SnapshotId;
-use crate::creation::look_at_current;
+use crate::creation::{is_half_adopted, look_at_current};
 use crate::file_op::{FileError, FileFault, FileKind};
 use crate::layout::{CacheLayout, condemned, deployments, marker};
 use crate::name::CacheId;
@@ -97,7 +97,8 @@ async fn look_at_cache<D: Disk>(
     let names: BTreeSet<String> = tree.list(layout.folder()).await?.into_iter().map(|(name, _)| name).collect();
     let parts = [layout.snapshots(), layout.incoming_all(), layout.requests(), layout.empty(), layout.deployment()];
     let has_parts = parts.iter().all(|part| names.contains(part.name()));
-    let has_skeleton = has_parts && matches!(current, Current::Empty | Current::Snapshot(_));
+    let has_current = matches!(current, Current::Empty | Current::Snapshot(_));
+    let has_skeleton = has_parts && has_current && !is_half_adopted(tree, layout).await?;
     let incoming = look_at_incoming(tree, layout).await?;
     let (snapshots, published_bytes) = look_at_snapshots(tree, layout, is_served).await?;
     let used = published_bytes + incoming.values().copied().sum();

@@ -49,6 +49,11 @@ async fn c074_an_empty_folder_in_the_place_of_current_is_adopted_and_readers_alw
         },
         |stage| async move {
             assert!(stage.disk.paths().contains(&format!("{FOLDER}/current")), "readers always find something");
+            let is_aside = || stage.disk.paths().iter().any(|name| name.contains(".current"));
+            let view = seen(&stage).await;
+            assert!(!view.has_skeleton || !is_aside(), "who has a skeleton is not mended: {:?}", stage.disk.paths());
+            made(&stage).await;
+            assert!(!is_aside(), "nothing is left aside: {:?}", stage.disk.paths());
             is_whole(stage).await;
         },
     )
