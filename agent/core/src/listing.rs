@@ -140,6 +140,13 @@ impl Filter {
     pub fn wants(&self, path: &ArtifactPath) -> bool {
         self.include.as_ref().is_none_or(|include| include.matches(path)) && !self.exclude.matches(path)
     }
+
+    /// Whether a file of this key would be kept, so that an origin complains only of what matters. A key that cannot become a
+    /// path is: [`ListingBuilder::push`] then says what is wrong with it.
+    #[must_use]
+    pub fn wants_key(&self, key: &str) -> bool {
+        ArtifactPath::try_from(key).map_or(true, |path| self.wants(&path))
+    }
 }
 
 /// A listing being made; an origin pushes what it finds.
@@ -186,11 +193,10 @@ impl ListingBuilder {
         Ok(())
     }
 
-    /// Whether a file of this key would be kept, so that an origin complains only of what matters. A key that cannot become a
-    /// path is: [`push`](Self::push) then says what is wrong with it.
+    /// Which files are kept.
     #[must_use]
-    pub fn wants(&self, key: &str) -> bool {
-        ArtifactPath::try_from(key).map_or(true, |path| self.filter.wants(&path))
+    pub const fn filter(&self) -> &Filter {
+        &self.filter
     }
 
     /// The listing, sorted and checked as a tree.

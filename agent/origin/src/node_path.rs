@@ -7,25 +7,37 @@
 //! `include`. Deliberately absent: checksums, which POSIX does not keep; the stat guard stands for the version. It
 //! sees no finer than the filesystem's clock, some milliseconds: a file written twice within them looks written once.
 //!
-//! The functions are async by contract only: they block the thread that polls them, for a whole listing or a whole range. Poll
-//! them on threads that are there for that.
+//! A mount whose server is gone hangs whoever asks it, and nothing wakes him. So listing and pinning ask on threads apart, at most
+//! [`ASKED_MAX`] of them; dropping the future leaves such a thread to itself. Both must be polled within a tokio runtime. Reading a
+//! range blocks the thread that polls it, for the whole range: poll it on threads that are there for that.
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::sys::uio::pread;
-use nix::unistd::{AccessFlags, faccessat};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::task::{JoinHandle, spawn_blocking};
 
-use stokehold_core::listing::{BadListing, Entry, FILES_MAX, ListingBuilder, Pin, StatGuard};
+use stokehold_core::listing::{Entry, ListingBuilder, Pin, StatGuard};
 use stokehold_core::port::{ByteRange, Fill, Origin, OriginError, Pinned};
 use stokehold_core::quantity::Bytes;
 use stokehold_core::source::Source;
 
+use walk::Walk;
+
+mod walk;
+
 /// How often an open is repeated when the kernel saw a rename race it (EAGAIN): each repeat needs another rename at that moment.
 const OPEN_TRIES_MAX: u32 = 8;
+/// Threads that ask mounts at a time: those that hang must leave most of the process's blocking threads to the disk.
+const ASKED_MAX: usize = 4;
+/// Batches of found files on their way to the listing: the walk goes on while one is taken in.
+const BATCHES_MAX: usize = 2;
+
+/// One for all of the process, as the blocking threads are.
+static ASKED: Semaphore = Semaphore::const_new(ASKED_MAX);
 
 /// Reads POSIX trees. Has no state.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,16 +45,30 @@ pub struct NodePathOrigin;
 
 impl Origin for NodePathOrigin {
     async fn list(&self, source: &Source, into: &mut ListingBuilder) -> Result<(), OriginError> {
-        Tree::open(root_of(source)?)?.list(into)
+        let path = root_of(source)?;
+        let (batches, mut found) = mpsc::channel(BATCHES_MAX);
+        let filter = into.filter().clone();
+        let walk = apart(path, move |path| Walk::new(&Tree::open(path)?, &filter, batches).run()).await;
+        while let Some(batch) = found.recv().await {
+            for file in batch {
+                into.push(&file.path, file.size, file.guard.mtime_ns.to_string(), pin_of(file.guard), None)?;
+            }
+        }
+        end_of(path, walk).await
     }
 
     async fn pin(&self, source: &Source, entry: &Entry) -> Result<Pinned, OriginError> {
-        let tree = Tree::open(root_of(source)?)?;
-        let (_file, guard) = tree.open_file(entry)?;
-        if guard.mtime_ns.to_string() != entry.token {
-            return Err(tree.changed(entry));
-        }
-        Ok(Pinned { pin: Pin { stat: Some(guard), ..Pin::default() }, checksum: None })
+        let path = root_of(source)?;
+        let wanted = entry.clone();
+        let look = apart(path, move |path| {
+            let tree = Tree::open(path)?;
+            let (_file, guard) = tree.open_file(&wanted)?;
+            if guard.mtime_ns.to_string() != wanted.token {
+                return Err(tree.changed(&wanted));
+            }
+            Ok(Pinned { pin: pin_of(guard), checksum: None })
+        });
+        end_of(path, look.await).await
     }
 
     async fn read_into(
@@ -71,6 +97,28 @@ impl Origin for NodePathOrigin {
     }
 }
 
+/// Starts to ask the mount at this path on a thread of its own, once one is free.
+async fn apart<T, F>(path: &str, ask: F) -> JoinHandle<Result<T, OriginError>>
+where
+    T: Send + 'static,
+    F: FnOnce(&str) -> Result<T, OriginError> + Send + 'static,
+{
+    let permit: SemaphorePermit<'static> = ASKED.acquire().await.expect("it is never closed");
+    let path = path.to_owned();
+    spawn_blocking(move || {
+        // Given back when the mount has answered, whether or not anybody still waits.
+        let _permit = permit;
+        ask(&path)
+    })
+}
+
+async fn end_of<T>(path: &str, asked: JoinHandle<Result<T, OriginError>>) -> Result<T, OriginError> {
+    asked.await.unwrap_or_else(|ended| {
+        let message = format!("the thread that asked it ended: {ended}");
+        Err(OriginError::Unreachable { origin: path.to_owned(), message })
+    })
+}
+
 /// An open root, below which everything is looked up.
 struct Tree<'a> {
     path: &'a str,
@@ -84,92 +132,6 @@ impl<'a> Tree<'a> {
             Ok(root) => Ok(Self { path, root }),
             Err(Errno::ENOTDIR) => Err(broken(path, "it is not a folder")),
             Err(errno) => Err(refusal(path, "open", errno)),
-        }
-    }
-
-    fn list(&self, into: &mut ListingBuilder) -> Result<(), OriginError> {
-        // Folders still to be read, as paths below the root; the empty one is the root.
-        let mut folders = vec![String::new()];
-        while let Some(folder) = folders.pop() {
-            self.list_folder(&folder, &mut folders, into)?;
-            if folders.len() > FILES_MAX {
-                return Err(BadListing::TooMany.into());
-            }
-        }
-        Ok(())
-    }
-
-    fn list_folder(
-        &self,
-        folder: &str,
-        folders: &mut Vec<String>,
-        into: &mut ListingBuilder,
-    ) -> Result<(), OriginError> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
-        let below = if folder.is_empty() { "." } else { folder };
-        let opened = self.open_below(below, flags).map_err(|errno| self.failed("open folder", folder, errno))?;
-        let at = opened.try_clone().map_err(|error| broken(&self.full(folder), &error.to_string()))?;
-        let mut dir = Dir::from_fd(opened).map_err(|errno| self.failed("read folder", folder, errno))?;
-        for found in dir.iter() {
-            let found = found.map_err(|errno| self.failed("read folder", folder, errno))?;
-            let name = match found.file_name().to_str() {
-                Ok("." | "..") => continue,
-                Ok(name) => name,
-                Err(_) => {
-                    let name = found.file_name().to_string_lossy();
-                    return Err(broken(&self.full(&join(folder, &name)), "its name is not UTF-8"));
-                }
-            };
-            let path = join(folder, name);
-            let stat = fstatat(&at, name, AtFlags::AT_SYMLINK_NOFOLLOW);
-            let stat = stat.map_err(|errno| self.failed("stat", &path, errno))?;
-            match kind_of(&stat) {
-                SFlag::S_IFDIR => folders.push(path),
-                SFlag::S_IFREG => self.push(&at, name, &path, &stat, into)?,
-                SFlag::S_IFLNK if into.wants(&path) => {
-                    let target = self.target_of(&path)?;
-                    self.push(&at, name, &path, &target, into)?;
-                }
-                SFlag::S_IFLNK => {}
-                other if into.wants(&path) => return Err(broken(&self.full(&path), special(other))),
-                _special_and_left_out => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn push(
-        &self,
-        folder: &OwnedFd,
-        name: &str,
-        path: &str,
-        stat: &FileStat,
-        into: &mut ListingBuilder,
-    ) -> Result<(), OriginError> {
-        if into.wants(path) {
-            // Seen here, before anything is staged, rather than when its turn comes.
-            faccessat(folder, name, AccessFlags::R_OK, AtFlags::AT_EACCESS)
-                .map_err(|errno| self.failed("read", path, errno))?;
-        }
-        let guard = guard_of(stat);
-        let pin = Pin { stat: Some(guard.clone()), ..Pin::default() };
-        into.push(path, size_of(stat), guard.mtime_ns.to_string(), pin, None)?;
-        Ok(())
-    }
-
-    /// What a link inside the tree leads to; it must be a file inside the tree.
-    fn target_of(&self, path: &str) -> Result<FileStat, OriginError> {
-        let stat = match self.open_below(path, OFlag::O_PATH) {
-            Ok(target) => fstat(&target).map_err(|errno| self.failed("stat", path, errno))?,
-            Err(Errno::ENOENT) => return Err(broken(&self.full(path), "it is a link that leads nowhere")),
-            Err(errno) => return Err(self.failed("follow link", path, errno)),
-        };
-        match kind_of(&stat) {
-            SFlag::S_IFREG => Ok(stat),
-            SFlag::S_IFDIR => {
-                Err(broken(&self.full(path), "it is a link to a folder; only links to files are followed"))
-            }
-            other => Err(broken(&self.full(path), special(other))),
         }
     }
 
@@ -260,6 +222,10 @@ fn guard_of(stat: &FileStat) -> StatGuard {
         mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
         ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
     }
+}
+
+fn pin_of(guard: StatGuard) -> Pin {
+    Pin { stat: Some(guard), ..Pin::default() }
 }
 
 fn special(kind: SFlag) -> &'static str {

@@ -162,7 +162,7 @@ async fn a_file_that_may_not_be_read_is_named_before_anything_is_staged() {
     folder.write("m/open", b"x");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("mode");
     fs::set_permissions(folder.path().join("m/secret"), fs::Permissions::from_mode(0o000)).expect("mode");
-    // Root may read everything; this thread goes on as nobody (uid 65534) as far as files are concerned.
+    // Root may read everything; this thread and those it starts go on as nobody (uid 65534) as far as files are concerned.
     let before = setfsuid(Uid::from_raw(65_534));
     let listed = conformance::list(&NodePathOrigin, &folder.source("m")).await;
     let narrow = conformance::list_only(&NodePathOrigin, &folder.source("m"), &["open"]).await;

@@ -84,7 +84,7 @@ fn push(
     let Some(size) = object.size().and_then(|size| u64::try_from(size).ok()) else {
         return Ok(Err("it is listed without a size"));
     };
-    if is_archived(object) && into.wants(key) {
+    if is_archived(object) && into.filter().wants_key(key) {
         return Ok(Err("it is archived and must be restored first"));
     }
     let etag = object.e_tag().map(|etag| bare(etag).to_owned());
