@@ -14,3 +14,4 @@ mod readiness;
 mod retention;
 mod room;
 mod service;
+mod survive;
