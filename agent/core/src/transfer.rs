@@ -326,7 +326,7 @@ impl Transfer {
 }
 
 impl Pace {
-    /// At the end of a window: a quarter more connections while the last ones paid, one fewer where they did not.
+    /// At the end of a window: a quarter more connections while the last ones paid. Those that did not pay stay; no more are added.
     fn turn_window(&mut self, now: Millis, connections_max: u32, is_full: bool) {
         let length = now.since(self.window_start);
         if length < WINDOW {
