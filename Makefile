@@ -8,14 +8,20 @@ SHELL := bash
 # Cargo's own fetches are retried: a registry that answers 503 once is not a failed build.
 export CARGO_NET_RETRY ?= 5
 
-# Below target/, so that `cargo clean` takes it too.
-TEST_LOG := target/test.log
+# Where cargo builds, as cargo itself is told.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+# Below the target folder, so that `cargo clean` takes it too.
+TEST_LOG := $(TARGET)/test.log
+
+# The path of the agent that `make build` built.
+BUILT = $$(find "$(TARGET)/" -path '*release/stokehold' -type f -print -quit)
 
 DENY_VERSION := 0.20.2
 
 # One line out of the `test result` lines of all test binaries; no test at all is a failure.
 FIGURE = awk '/^test result:/ { run += $$4 + $$6; failed += $$6; ignored += $$8 } \
-	END { printf "tests: %d run, %d failed, %d ignored\n", run, failed, ignored; exit run == 0 }' $(TEST_LOG)
+	END { printf "tests: %d run, %d failed, %d ignored\n", run, failed, ignored; exit run == 0 }' "$(TEST_LOG)"
 
 .PHONY: help
 help: ## list the targets
@@ -24,11 +30,11 @@ help: ## list the targets
 .PHONY: build
 build: ## the agent, optimised, as one static binary
 	cargo build --release --locked -p stokehold
-	@echo "built: $$(find target -path '*release/stokehold' -type f -print -quit)"
+	@echo "built: $(BUILT)"
 
 .PHONY: install
 install: ## copy the built agent and its unit to this machine (root); see systemd/README.md
-	install -D -m 0755 "$$(find target -path '*release/stokehold' -type f -print -quit)" /usr/local/bin/stokehold
+	install -D -m 0755 "$(BUILT)" /usr/local/bin/stokehold
 	install -D -m 0644 systemd/agent.service /etc/systemd/system/stokehold.service
 	[ -e /etc/stokehold/agent.yaml ] || install -D -m 0644 systemd/agent.yaml /etc/stokehold/agent.yaml
 
@@ -42,8 +48,8 @@ clippy: ## all lints on all targets, warnings are errors
 
 .PHONY: unit
 unit: ## cargo test, with the number of tests run
-	@mkdir -p target
-	@status=0; rm -f $(TEST_LOG); cargo test --workspace --locked --no-fail-fast 2>&1 | tee $(TEST_LOG) || status=$$?; \
+	@mkdir -p "$(TARGET)"
+	@status=0; rm -f "$(TEST_LOG)"; cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$(TEST_LOG)" || status=$$?; \
 	$(FIGURE); exit $$status
 
 .PHONY: deny
@@ -87,7 +93,7 @@ demo: ## stage a made model, kill and resume the agent, show it ready (no root, 
 .PHONY: bench
 bench: ## staging 2 GiB beside cp of the same bytes, and the idle agent; needs 10 GB of disk and python3 with pip; ROUNDS=5
 	@cargo build --quiet --profile speed -p stokehold
-	@STOKEHOLD_BIN=$$(ls -d "$$PWD"/target/*/speed/stokehold | head -n 1) cargo run --quiet -p stokehold-tests --bin bench -- $(or $(ROUNDS),5)
+	@STOKEHOLD_BIN=$$(realpath "$(TARGET)"/*/speed/stokehold | head -n 1) cargo run --quiet -p stokehold-tests --bin bench -- $(or $(ROUNDS),5)
 
 .PHONY: demo-cluster
 demo-cluster: ## a two-node Kubernetes cluster with the manifests as shipped

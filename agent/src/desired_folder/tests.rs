@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
+mod documentation;
+
 const LONG: Duration = Duration::from_secs(30);
 
 fn cache(name: &str, path: &str) -> String {
