@@ -111,6 +111,19 @@ impl World for Node {
     }
 
     fn root(&self) -> Seen<RootFacts> {
+        match self.0.root.is_in_place() {
+            Ok(true) => {}
+            Ok(false) => {
+                let path = self.0.root.path().display();
+                return Seen::Unknown(format!(
+                    "{path} leads to another folder than the one this agent has taken; restart it"
+                ));
+            }
+            Err(error) => {
+                let path = self.0.root.path().display();
+                return Seen::Unknown(format!("{path} cannot be looked at: {error}"));
+            }
+        }
         let storage = match machine::storage(&self.0.root) {
             machine::Storage::Nvme => Seen::Present(Storage::Nvme),
             machine::Storage::Other(_) => Seen::Present(Storage::Other),

@@ -169,6 +169,9 @@ impl From<ObjectName> for String {
     }
 }
 
+/// Longest glob: compiling one takes memory and time by its length, and no name of a file needs more.
+const GLOB_BYTES_MAX: usize = 512;
+
 /// A glob that can be read. Without `/` it matches the basename, with one the whole path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -188,6 +191,10 @@ impl TryFrom<String> for Glob {
     fn try_from(text: String) -> Result<Self, BadGlob> {
         if text.is_empty() {
             return Err(BadGlob { glob: text, why: "it is empty and matches nothing".to_owned() });
+        }
+        if text.len() > GLOB_BYTES_MAX {
+            let glob = text.chars().take(32).collect::<String>() + "...";
+            return Err(BadGlob { glob, why: format!("it has {} bytes; allowed: {GLOB_BYTES_MAX}", text.len()) });
         }
         Filter::new(std::slice::from_ref(&text), &[])?;
         Ok(Self(text))

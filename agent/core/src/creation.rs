@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::file_op::{FileError, FileFault, FileKind, FileOp};
-use crate::layout::{CacheLayout, TreePath, current_target, marker};
+use crate::layout::{CacheLayout, TreePath, current_target, deployments, marker};
 use crate::name::CacheId;
 use crate::observed::Current;
 use crate::port::{Disk, Tree};
@@ -73,6 +73,7 @@ pub async fn create<D: Disk>(
 ) -> Result<(), CreateError> {
     let folder = layout.folder();
     let make = |path: TreePath, mode| FileOp::MakeDir { path, mode };
+    tree.act(make(deployments(), FOLDER_MODE)).await?;
     tree.act(make(folder.parent(), FOLDER_MODE)).await?;
     tree.act(make(folder.clone(), FOLDER_MODE)).await?;
     if let Current::Foreign(found) = look_at_current(tree, layout).await? {

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -173,6 +174,18 @@ impl CacheRoot {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
+    }
+
+    /// Whether the path still leads to the folder that is held: it does not once that was moved away, or something was mounted over
+    /// it, or its filesystem was unmounted. What is held can then be written still, and nobody finds it.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn is_in_place(&self) -> io::Result<bool> {
+        let held = stat_of(self.folder())?;
+        let found = std::fs::metadata(&self.0.path)?;
+        let device = libc::makedev(held.stx_dev_major, held.stx_dev_minor);
+        Ok(found.ino() == held.stx_ino && found.dev() == device)
     }
 
     /// What the marker says now.

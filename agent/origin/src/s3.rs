@@ -21,6 +21,7 @@ use crate::s3::fault::{Asked, fault};
 
 mod client;
 mod fault;
+mod limit;
 mod list;
 mod pin;
 mod read;

@@ -111,6 +111,8 @@ impl<W: World> Loop<W> {
                 Ok(changed) => has_changed |= changed,
                 Err((cache, failure)) => {
                     let now = self.world.now().monotonic;
+                    // Another pass at once: only that one can say what stands in the way.
+                    has_changed |= cache.is_some();
                     let key = cache.map_or(JobKey::Sweep, JobKey::Clean);
                     self.attempts.failed(key, failure, now, self.world.random());
                 }

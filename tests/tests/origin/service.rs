@@ -163,3 +163,17 @@ async fn an_endpoint_that_is_no_url_is_named() {
         assert!(error.to_string().contains("not a valid URI"), "{error:?}");
     }
 }
+
+#[tokio::test]
+async fn p11_an_answer_that_does_not_end_is_cut_off() {
+    // Each would be read into memory whole: a page of a listing, and an error.
+    const PAGE_BYTES: usize = 24 << 20;
+    const ERROR_BYTES: usize = 1 << 20;
+    let (origins, _got) = serve(|_| Answer::page(&format!("{OBJECT}<!--{}-->", "x".repeat(PAGE_BYTES))));
+    let error = conformance::list(&origins, &s3("models", "m")).await.expect_err("the page is cut off");
+    assert!(matches!(error, OriginError::Broken { .. } | OriginError::Unreachable { .. }), "{error:?}");
+    let endless = format!("<Error><Code>AccessDenied</Code><Message>{}</Message></Error>", "x".repeat(ERROR_BYTES));
+    let (origins, _got) = serve(move |_| Answer::new("403 Forbidden", endless.clone()));
+    let error = conformance::list(&origins, &s3("models", "m")).await.expect_err("it is refused");
+    assert!(error.to_string().len() < 4_096, "{} bytes of message", error.to_string().len());
+}

@@ -184,6 +184,9 @@ fn check(spec: &InferenceCacheSpec) -> Result<(), String> {
     Ok(())
 }
 
+/// Most globs of one cache: together they are compiled to one automaton, and every listed key is matched with it.
+const GLOBS_MAX: usize = 256;
+
 fn weights(spec: Option<&WeightsSpec>) -> Result<Option<DesiredWeights>, String> {
     let Some(spec) = spec else { return Ok(None) };
     let path = "spec.weights";
@@ -204,6 +207,10 @@ fn weights(spec: Option<&WeightsSpec>) -> Result<Option<DesiredWeights>, String>
             Err(error) => return Err(format!("{path}.revision: {error}, for a source of kind {}", source.kind())),
         },
     };
+    let count = spec.include.len() + spec.exclude.len();
+    if count > GLOBS_MAX {
+        return bad(&format!("{path}.include and exclude"), &format!("{count} globs"), "is too many; allowed: 256");
+    }
     let globs = |list: &[crate::api::Glob]| list.iter().map(|glob| glob.as_str().to_owned()).collect();
     let weights = DesiredWeights {
         source,

@@ -22,6 +22,8 @@ use tokio::sync::OnceCell;
 
 use stokehold_core::source::S3Source;
 
+use crate::s3::limit::AnswerLimit;
+
 /// Longest wait for a connection: within a region it takes milliseconds, across the world half a second.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Longest wait for the head of an answer to a read. A backstop: whoever reads has shorter limits of its own.
@@ -215,6 +217,7 @@ fn client(options: &S3Options, environment: &Environment, place: &Place) -> Clie
         // It takes a slow disk for a slow network; stalls are seen by whoever reads.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .retry_config(RetryConfig::disabled())
+        .interceptor(AnswerLimit)
         .timeout_config(timeouts);
     builder.set_endpoint_url(place.endpoint.clone());
     Client::from_conf(builder.build())
