@@ -8,7 +8,7 @@
 //! sees no finer than the filesystem's clock, some milliseconds: a file written twice within them looks written once.
 //!
 //! A mount whose server is gone hangs whoever asks it, and nothing wakes him. So listing and pinning ask on threads apart, at most
-//! [`ASKED_MAX`] of them; dropping the future leaves such a thread to itself. Both must be polled within a tokio runtime. Reading a
+//! four of them; dropping the future leaves such a thread to itself. Both must be polled within a tokio runtime. Reading a
 //! range blocks the thread that polls it, for the whole range: poll it on threads that are there for that.
 
 use std::os::fd::{AsFd, OwnedFd};
