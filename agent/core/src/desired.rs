@@ -57,7 +57,7 @@ pub struct DesiredCache {
     pub asks_for_images: bool,
     /// Most bytes it may use here; else what the listing needs.
     pub limit: Option<Bytes>,
-    /// Higher stages first and keeps space longer.
+    /// Higher stages first and gets its turns on the link first.
     pub priority: i32,
     /// How long bytes stay after it is no longer asked for.
     pub retain_after_delete: Duration,

@@ -34,7 +34,7 @@ pub struct InferenceCacheSpec {
     /// Most bytes this deployment may use on one node, such as 200Gi. What the listing needs, if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_per_node: Option<Bytes>,
-    /// Higher stages first and keeps space longer. A CachePolicy can cap it.
+    /// Higher stages first and gets its turns on the link first. A CachePolicy can cap it.
     #[serde(default)]
     pub priority: i32,
     /// How long bytes stay on a node after this object is deleted, such as 1h.
