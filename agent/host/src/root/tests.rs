@@ -143,3 +143,18 @@ fn a_one_off_stage_touches_nothing_but_its_hidden_folder() {
     open_free(|| CacheRoot::open_one_off(place.path(), "llama"));
     assert!(CacheRoot::open_one_off(place.path(), "a/b").is_err());
 }
+
+#[test]
+fn p06_a_root_that_was_moved_away_or_replaced_is_not_in_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, away) = (folder.path().join("root"), folder.path().join("away"));
+    let root = CacheRoot::open(&path, RootOptions { make_missing: true }).expect("it is taken");
+    assert!(root.is_in_place().expect("looked at"));
+    fs::rename(&path, &away).expect("moved");
+    assert!(root.is_in_place().is_err(), "nothing is there");
+    fs::create_dir(&path).expect("another is made");
+    assert!(!root.is_in_place().expect("looked at"), "another folder is there");
+    fs::remove_dir(&path).expect("removed");
+    fs::rename(&away, &path).expect("moved back");
+    assert!(root.is_in_place().expect("looked at"));
+}
